@@ -2,8 +2,8 @@
 
 Graves, "Sequence Transduction with Recurrent Neural Networks" (2012), arXiv:1211.3711; the length penalty is that of Wu et al.,
 "Google's Neural Machine Translation System" (2016), arXiv:1609.08144, in the form of transformers' `generate`: the sum of
-log-probabilities divided by length ** penalty. Bookkeeping of finished texts and the ways to stop are transformers' too, but
-for one more: once no open text can become better than the best finished one, that is the answer, and nobody reads the others.
+log-probabilities divided by length ** penalty. Finished texts and the stopping rules are transformers' too, with one more rule:
+once no open text can become better than the best finished one, that is the answer.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..tree import Tree
 EARLY = ("guess", "full", "never")
 
 LEVELS = 64
-"""How many last tokens of the open texts are drawn: texts that part early share nothing for as long as they last."""
+"""Number of the open texts' last tokens in a step's tree: texts that part early share none of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeamParams:
     """Settings of beam search."""
 
-    beams: int = param(4, "How many texts B to follow side by side; 1 is greedy decoding", low=1, high=64)
+    beams: int = param(4, "Number of texts B to follow side by side; 1 is greedy decoding", low=1, high=64)
     length_penalty: float = param(1.0, "Exponent of the length in a text's score; above 0 favours long texts", low=-8, high=8)
     early_stopping: str = param(
         "guess",
@@ -46,12 +46,12 @@ class Link:
     length: int
     """Tokens since the search began, this one included; 0 for the token that was pending then."""
     prob: float = 1.0
-    """The model's probability of it after what is above."""
+    """The model's probability of it after the links above."""
     node: int = ROOT
     """Its node in the session while that is alive; ROOT as well once it is committed."""
 
     def up(self, length: int) -> Link:
-        """Itself or the link above it of this length."""
+        """Return the link of this length: this one or one above it."""
         link = self
         while link.length > length:
             assert link.above is not None
@@ -59,7 +59,7 @@ class Link:
         return link
 
     def tokens(self, start: int = 0) -> list[int]:
-        """The tokens after the first `start`."""
+        """List the tokens after the first `start`."""
         out = []
         link = self
         while link.length > start and link.above is not None:
@@ -68,17 +68,17 @@ class Link:
         return out[::-1]
 
 
-def meeting(links: Iterable[Link]) -> Link:
-    """The last link that all of these share."""
-    first, *others = links
-    for other in others:
-        length = min(first.length, other.length)
-        first, other = first.up(length), other.up(length)
-        while first is not other:
-            assert first.above is not None
-            assert other.above is not None
-            first, other = first.above, other.above
-    return first
+def last_common(links: Iterable[Link]) -> Link:
+    """Find the last link that all of these share."""
+    common, *remaining = links
+    for link in remaining:
+        length = min(common.length, link.length)
+        common, link = common.up(length), link.up(length)
+        while common is not link:
+            assert common.above is not None
+            assert link.above is not None
+            common, link = common.above, link.above
+    return common
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ class Search:
 
     session: Session
     tokens: Sequence[int]
-    """The conversation's live list, which tells whether a step still belongs to this search."""
+    """The conversation's live list; a step with another list does not belong to this search."""
     limit: int
     """Most tokens of a text."""
-    seen: frozenset[int]
+    earlier: frozenset[int]
     """Token ids before the search began."""
     tail: Link
-    """The last token that is certain; what is above it is committed, itself not."""
+    """The last token that is certain; the links above it are committed, itself not."""
     running: list[tuple[Link, float]]
     """Open texts, best first, with the sums of their log-probabilities; their last tokens are not evaluated."""
     finished: list[Hypothesis] = field(default_factory=list)
@@ -117,8 +117,8 @@ class Beam(Drafter):
     """The texts' common beginning is certain, and streams; the rest of them hang below it as a tree of living nodes, so that a
     step is one pass over B nodes. A finished text also holds the stream back: it may turn out the best.
 
-    Probabilities are the model's own: temperature, top-k, top-p and min-p play no part. A repetition penalty multiplies the
-    log-probabilities of tokens that were there before, as it does in transformers.
+    Temperature, top-k, top-p and min-p do not apply. A repetition penalty multiplies the log-probabilities of earlier tokens,
+    as it does in transformers.
 
     Example:
         text     It, and open below it: is, was
@@ -137,10 +137,9 @@ class Beam(Drafter):
         "greedy."
     )
     explains = (
-        "Several beginnings of the answer are kept side by side and grow by one token in each pass; only the most probable "
-        "ones stay. What all of them share is certain, often many tokens at a time, though each took a pass; what only the "
-        "best one has so far is faint, and may change. The answer is the most probable complete text that was found, often "
-        "not what greedy or sampling would write."
+        "Several beginnings of the answer grow side by side by one token in each pass; only the most probable ones stay. Their "
+        "common beginning is certain; the rest of the best one is faint, and may change. The answer is the most probable "
+        "complete text, often not what greedy or sampling would write."
     )
     undrafted = "each pass follows several texts, and the best one is the answer"
     compared = False
@@ -170,11 +169,11 @@ class Beam(Drafter):
         return self._note
 
     def draft(self, context: Context) -> Tree:
-        """Where nothing calls `step`: plain decoding."""
+        """Fall back to plain decoding, for callers that do not use `step`."""
         return Tree.root(context.pending)
 
     def horizon(self, session: Session) -> int:
-        """What it has read it keeps until the search is over."""
+        """Never read the text again: a search keeps its nodes."""
         return session.context
 
     def step(self, context: Context, verify: Callable[[Drafter, Context], Outcome]) -> Outcome:
@@ -191,52 +190,54 @@ class Beam(Drafter):
             link.node = node
         search.alive += links
         tail = search.tail
-        over = self._advance(search, scores, context)
+        done = self._extend(search, scores, context)
         open_texts = [link for link, _ in search.running]
-        ends = [*open_texts, *(found.end for found in search.finished if found.end.length == search.length)]
-        if over:
+        ends = [*open_texts, *(text.end for text in search.finished if text.end.length == search.length)]
+        if done:
             self._search = None
-            best = search.finished[0].end
-            self.hypotheses = [(found.end.tokens(), found.score) for found in search.finished]
-            tree, path, probs = _drawn(tail, best, [*ends, *links])
-            settled = _settle(search, best)
-            earlier = len(settled) - (best.length == search.length)
-            return Outcome(settled, tree, path, done=True, earlier=earlier, probs=probs)
-        # A finished text that is not the best will never be the answer.
-        certain = meeting([*open_texts, *(found.end for found in search.finished[:1])])
+            certain = search.finished[0].end
+            self.hypotheses = [(text.end.tokens(), text.score) for text in search.finished]
+        else:  # a finished text that is not the best will never be the answer
+            certain = last_common([*open_texts, *(text.end for text in search.finished[:1])])
         tree, path, probs = _drawn(tail, certain, [*ends, *links])
-        tokens = self._emit(search, certain)
-        # Only a token that no open text has left behind was found in this very pass.
+        tokens = _settle(search, certain) if done else self._emit(search, certain)
+        # Only a token that no open text has passed was chosen in this very pass.
         earlier = len(tokens) - (bool(tokens) and certain.length == search.length)
-        return Outcome(tokens, tree, path, earlier=earlier, probs=probs)
+        return Outcome(tokens, tree, path, earlier=earlier, done=done, probs=probs)
 
     def leave(self, context: Context) -> Sequence[int]:
-        search, self._search = self._search, None
+        search = self._search
+        self._search = None
         if search is None or search.tokens is not context.tokens:
             return ()
         best = self._leading(search)
-        # The session may have been opened anew for the next method: what it lacks of the text is read again.
+        # The session may have been replaced for the next method: the tokens that it lacks are read again.
         return _settle(search, best) if search.session is context.session else best.tokens(search.tail.length)
 
     def _leading(self, search: Search) -> Link:
-        """The best text so far, finished or open."""
+        """Return the end of the best text so far, finished or open."""
         choices = search.finished[:1]
         if search.running:
             link, total = search.running[0]
             choices.append(Hypothesis(link, _score(total, link.length, self.params.length_penalty)))
-        return max(choices, key=lambda found: found.score).end
+        return max(choices, key=lambda text: text.score).end
 
     def _begin(self, context: Context) -> Search:
-        """A search from the pending token on. What other methods left alive in the session goes."""
+        """Begin a search at the pending token, and free the session's other nodes."""
         context.session.commit(())
         pending = Link(context.pending, None, 0)
         return Search(
-            context.session, context.tokens, context.max_depth + 1, frozenset(context.tokens), pending, [(pending, 0.0)]
+            session=context.session,
+            tokens=context.tokens,
+            limit=context.max_depth + 1,
+            earlier=frozenset(context.tokens),
+            tail=pending,
+            running=[(pending, 0.0)],
         )
 
     def _make_room(self, search: Search) -> None:
-        """Drop beams that are too many: since a change of settings, or where their tails do not fit in the context beside each
-        other, as at its very end; then the best one goes on alone."""
+        """Drop beams that are too many: after a change of settings, or at the very end of the context, where their tails do not
+        fit side by side; then the best one continues alone."""
         free = search.session.context - search.session.length - len(search.alive)
         beams = self.params.beams
         if len(search.running) > free:
@@ -246,20 +247,21 @@ class Beam(Drafter):
             del search.running[beams:]
             _keep(search, search.tail, ())
 
-    def _advance(self, search: Search, scores: Scores, context: Context) -> bool:
-        """Take the best continuations of all beams; whether the search is over."""
+    def _extend(self, search: Search, scores: Scores, context: Context) -> bool:
+        """Extend the beams by their best continuations; return whether the search is over."""
         beams, penalty = self.params.beams, self.params.length_penalty
         # Enough that B of them are open even if every EOS token of every beam is among them.
         count = max(2, 1 + len(context.eos_ids)) * beams
-        before, search.running = search.running, []
+        before = search.running
+        search.running = []
         continuations = self._best([link for link, _ in before], search, scores, count, context)
-        found = [
+        ranked = [
             (total + log, row, token, exp(log)) for row, (_, total) in enumerate(before) for token, log in continuations[row]
         ]
-        found.sort(key=lambda entry: (-entry[0], *entry[1:]))
+        ranked.sort(key=lambda entry: (-entry[0], *entry[1:]))
         search.length += 1
         ended = search.length >= search.limit
-        for rank, (total, row, token, prob) in enumerate(found[:count]):
+        for rank, (total, row, token, prob) in enumerate(ranked[:count]):
             if token in context.eos_ids or ended:
                 if rank < beams:
                     link = Link(token, before[row][0], search.length, prob)
@@ -273,7 +275,7 @@ class Beam(Drafter):
     def _best(
         self, links: Sequence[Link], search: Search, scores: Scores, count: int, context: Context
     ) -> list[list[tuple[int, float]]]:
-        """For each beam its `count` most probable continuations (token, log-probability), after the repetition penalty."""
+        """List each beam's `count` most probable continuations (token, log-probability), after the repetition penalty."""
         penalty = context.sampling.repetition_penalty
         if penalty == 1:
             return [[(token, log) for token, log in row if log > -inf] for row in scores.top(count)]
@@ -283,34 +285,34 @@ class Beam(Drafter):
         for row, link in enumerate(links):
             with np.errstate(divide="ignore"):
                 logs = np.log(scores.probs(row).astype(np.float64))
-            seen = [token for token in search.seen.union(link.tokens()) if token < len(logs)]
-            logs[seen] *= penalty
+            repeated = [token for token in search.earlier.union(link.tokens()) if token < len(logs)]
+            logs[repeated] *= penalty
             best = np.argsort(-logs, kind="stable")[:count]
             out.append([(token, log) for token, log in zip(best.tolist(), logs[best].tolist(), strict=True) if log > -inf])
         return out
 
     def _settled(self, search: Search) -> bool:
-        """Whether no open text can become better than the best finished one, at any length."""
-        return bool(search.finished) and self._reach(search) <= search.finished[0].score
+        """Return whether no open text can become better than the best finished one, at any length."""
+        return bool(search.finished) and self._best_possible(search) <= search.finished[0].score
 
-    def _reach(self, search: Search) -> float:
-        """The best score that an open text may come to: as if all further tokens were certain. A positive penalty divides by
-        more the longer a text gets, so that is its score at the limit; any other divides by least at its length now."""
+    def _best_possible(self, search: Search) -> float:
+        """Bound the score of an open text, as if all further tokens were certain. A positive penalty divides by more the longer
+        a text gets, so the bound is its score at the limit; any other divides by least at its length now."""
         penalty = self.params.length_penalty
         return _score(search.running[0][1], search.limit if penalty > 0 else search.length, penalty)
 
     def _enough(self, search: Search) -> bool:
-        """Whether the finished texts are the answer, though others are open."""
+        """Return whether the search ends by `early_stopping`, though texts are open."""
         params = self.params
         if len(search.finished) < params.beams:
             return False
         if params.early_stopping == "full" or params.beams == 1:
             return True
         now = _score(search.running[0][1], search.length, params.length_penalty)
-        return (self._reach(search) if params.early_stopping == "never" else now) <= search.finished[-1].score
+        return (self._best_possible(search) if params.early_stopping == "never" else now) <= search.finished[-1].score
 
     def _emit(self, search: Search, certain: Link) -> list[int]:
-        """The tokens up to `certain`, which becomes the pending one; nodes of beams that were dropped are freed."""
+        """Return the tokens up to `certain`, which becomes the pending one; free the nodes of dropped beams."""
         path = _line(search.tail, certain)[:-1]
         tokens = certain.tokens(search.tail.length)
         _keep(search, certain, path)
@@ -323,12 +325,11 @@ def _score(total: float, length: int, penalty: float) -> float:
 
 
 def _parent(link: Link) -> int:
-    """The node above; the committed tail where that is committed."""
     return ROOT if link.above is None else link.above.node
 
 
 def _line(start: Link, end: Link) -> list[Link]:
-    """The links from `start` down to `end`."""
+    """List the links from `start` down to `end`."""
     out = []
     link: Link | None = end
     while link is not None and link.length >= start.length:
@@ -338,7 +339,7 @@ def _line(start: Link, end: Link) -> list[Link]:
 
 
 def _drawn(tail: Link, certain: Link, ends: Iterable[Link]) -> tuple[Tree, list[int], tuple[float, ...]]:
-    """The texts that were open in a step, as a tree.
+    """Make a tree of the texts that were open in a step.
 
     Args:
         tail: the last certain token before the step, node 0.
@@ -367,17 +368,17 @@ def _drawn(tail: Link, certain: Link, ends: Iterable[Link]) -> tuple[Tree, list[
 
 
 def _keep(search: Search, tail: Link, path: Sequence[Link]) -> None:
-    """Commit `path`; below it only what the running texts share with the tree stays alive, from `tail` on."""
-    wanted = {id(link): link for end, _ in search.running for link in _line(tail, end)}
-    kept = [link for link in search.alive if id(link) in wanted]
-    search.session.commit([link.node for link in path], [link.node for link in kept])
+    """Commit `path`; below it keep the links of the running texts alive, from `tail` on."""
+    running = {id(link) for end, _ in search.running for link in _line(tail, end)}
+    alive = [link for link in search.alive if id(link) in running]
+    search.session.commit([link.node for link in path], [link.node for link in alive])
     for link in path:
         link.node = ROOT
-    search.alive = kept
+    search.alive = alive
 
 
 def _settle(search: Search, best: Link) -> list[int]:
-    """Commit what has been evaluated of the best text, free everything else; the tokens that are certain now."""
+    """Commit the evaluated part of the best text and free all other nodes; return the tokens that are certain now."""
     alive = {id(link) for link in search.alive}
     path = []
     for link in _line(search.tail, best)[:-1]:

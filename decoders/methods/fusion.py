@@ -1,4 +1,4 @@
-"""Fusion: one probability model over all evidence for what comes next, one tree grown best first under a node budget.
+"""Fusion: one probability model over all evidence for the next tokens, one tree grown best first under a node budget.
 
 The model is a variable-order n-gram model of the context (ppm.py; after prediction by partial matching, Cleary and Witten
 1984), to which the model's own recycled successors add their votes. Related: SuffixDecoding (Oliaro 2024, arXiv:2411.04975)
@@ -29,13 +29,13 @@ PAST_LINES = 32
 """Most occurrences in past answers that vote, and tokens that followed each."""
 
 SETTLED = 8
-"""An inherited match of this length is not joined by shorter ones or other evidence: they would hardly weigh."""
+"""Length of an inherited match from which on shorter ones and other evidence are left out: they would hardly weigh."""
 
 DECIDING = 8
-"""Most votes where that is so."""
+"""Most votes at such a match."""
 
 LESSONS = 16
-"""Most nodes of an accepted path to learn from: a long copy teaches no more than the length of its start."""
+"""Most nodes of an accepted path to learn from: a long copy teaches no more than its start."""
 
 RATE = 0.1
 """Step of learning: a kind of evidence that is always wrong halves its weight in some ten tokens."""
@@ -50,21 +50,21 @@ class FusionParams:
         -1.0, "Lowest probability of a draft token's path; -1 drafts what pays by the cost of passes", low=-1, high=1
     )
     frequent: int = param(
-        FREQUENT, "How many of the text's most frequent tokens to try where nothing else is known", low=0, high=FREQUENT
+        FREQUENT, "Number of the text's most frequent tokens to try where there is no other evidence", low=0, high=FREQUENT
     )
     recycle: int = param(
         8, "Successors kept for each token the model has seen, as in token recycling; 0 turns it off", low=0, high=64
     )
     past: bool = param(True, "Draft from past answers too, where there are any")
-    learn: bool = param(True, "Learn from accepted tokens what matches of each length are worth")
+    learn: bool = param(True, "Learn the weight of matches of each length from accepted tokens")
 
 
 @dataclass(slots=True)
 class Expansion:
-    """What is known of a node's children."""
+    """The evidence on a node's children."""
 
     votes: list[Occurrence]
-    """The occurrences that vote, those of each length of match side by side."""
+    """The occurrences that vote, those of each length of match together."""
     cast: list[float]
     """The weight of each vote."""
     guesses: list[tuple[int, float]]
@@ -72,7 +72,7 @@ class Expansion:
     weights: dict[int, float]
     """Weight of all votes and guesses for each token."""
     escape: float
-    """Weight left to tokens that have none."""
+    """Weight left to all other tokens."""
     total: float
     """All weight, the escape included."""
 
@@ -82,8 +82,8 @@ Stream = Sequence[tuple[int, float]]
 
 Entry = tuple[float, int, int, float, Stream | None, int, Collection[int]]
 """(−probability, order, node, scale, stream, at, but): the next child of `node` is `stream[at]`, its path's probability is
-scale · weight. Tokens in `but` are passed over. Of equally probable ones the stream that was opened first comes first. Without
-a stream: the node has yet to be expanded, and the probability is a bound on its children's."""
+scale · weight. Tokens in `but` are skipped. Of equally probable ones the stream that was opened first comes first. Without a
+stream: the node has yet to be expanded, and the probability is a bound on its children's."""
 
 WEIGHT = LENGTH = itemgetter(1)
 
@@ -101,7 +101,7 @@ Guesses = Sequence[tuple[int, float]]
 
 
 class Recycled:
-    """The most probable successors that the model itself gave each token the last time, accepted or not.
+    """The model's most probable successors of each token, from its last evaluation.
 
     Token recycling, Luo 2024, https://arxiv.org/abs/2408.08696.
     """
@@ -114,17 +114,17 @@ class Recycled:
         self._successors: dict[int, Guesses] = {}
 
     def guess(self, tail: Sequence[int]) -> Guesses:
-        """What may follow these last tokens. Called for every node that is expanded: it must take a microsecond or two."""
+        """Guess the next token. Called for every node that is expanded: it must take a microsecond or two."""
         return self._successors.get(tail[-1], ())
 
     def learn(self, verified: Verified) -> None:
         successors, tokens = self._successors, verified.tree.tokens
         rows = verified.scores.top(self.k)
-        # The accepted path last: of a token that occurs twice, what followed it in the text itself stays.
+        # The accepted path last: of a token that occurs twice, its successors in the text stay.
         for node in (*range(len(tokens)), *verified.path):
             token = tokens[node]
             successors.pop(token, None)  # so that it becomes the newest entry
-            successors[token] = [(other, math.exp(log)) for other, log in rows[node]]
+            successors[token] = [(successor, math.exp(log)) for successor, log in rows[node]]
         while len(successors) > self.KEPT:
             del successors[next(iter(successors))]
 
@@ -132,9 +132,9 @@ class Recycled:
 class Fusion(Drafter):
     """Best-first growth of the most probable paths.
 
-    A node's children are drawn from the occurrences of its parent's context that went on with its token, one token longer,
-    and from those of its own last tokens elsewhere in the text. Each node's path has the product of its tokens'
-    probabilities; `probabilities` tells them, and they sum to the number of draft tokens expected to be accepted.
+    The evidence on a node's children: occurrences of its parent's context that continue with its token, and occurrences of its
+    last tokens elsewhere in the text. A path's probability is the product of its tokens'; `probabilities` has those of the last
+    tree, and they sum to the number of draft tokens expected to be accepted.
 
     Example:
         text     one two three. two three four! one two
@@ -148,10 +148,9 @@ class Fusion(Drafter):
     summary = "Combines all evidence in one probability model and drafts its most probable tree."
     pays = "Where prompt lookup does, and on other text where a pass over many nodes costs little more than a pass over one."
     explains = (
-        "Everything known about the text votes on what comes next: matches of every length, what followed in earlier answers, "
-        "and what the model itself found probable before. The votes become probabilities, and one tree is grown best first, "
-        "each node where it is most likely to be accepted. How much each kind of evidence counts is learned from what was "
-        "accepted."
+        "All evidence votes on the next token: matches of every length in the text and in earlier answers, and tokens that the "
+        "model found probable before. The votes become probabilities, and one tree is grown best first, each node where it is "
+        "most likely to be accepted. The weight of each kind of evidence is learned from accepted tokens."
     )
     paper = (
         "After PPM, Cleary 1984, https://doi.org/10.1109/TCOM.1984.1096090; compare SuffixDecoding, Oliaro 2024, "
@@ -168,7 +167,7 @@ class Fusion(Drafter):
     @classmethod
     def elsewhere(cls, params: FusionParams, draft_model: str) -> Elsewhere:
         suffix = speculative("suffix", num_speculative_tokens=chain_length(params.nodes))
-        note = "Suffix decoding also goes by how often each continuation occurred, but it grows a different tree."
+        note = "Suffix decoding also counts how often each continuation occurred, but it grows a different tree."
         return {**ngram_tree(params.nodes), "vLLM": (suffix, note)}
 
     def __init__(self, params: FusionParams | None = None) -> None:
@@ -181,9 +180,9 @@ class Fusion(Drafter):
         self._tree: Tree | None = None
         self._expansions: dict[int, Expansion] = {}
         self._text = self.model.tokens
-        """The text, and behind it what followed its last tokens in past answers: -1, a line, -1, a line … -1."""
+        """The text, and behind it the lines that followed its last tokens in past answers: -1, a line, -1, a line … -1."""
         self._past: list[Occurrence] = []
-        """Where these lines begin."""
+        """The starts of these lines."""
 
     def draft(self, context: Context) -> Tree:
         if context.past is not None and self.params.past and not self.model.usual:
@@ -195,8 +194,9 @@ class Fusion(Drafter):
         return self._tree
 
     def _look_back(self, context: Context) -> None:
-        """Put what followed the last tokens in past answers behind the text, so that it votes like the text itself."""
-        self._text, self._past = self.model.tokens, []
+        """Append the lines of past answers to the text, so that they vote as the text does."""
+        self._text = self.model.tokens
+        self._past = []
         if context.past is None or not self.params.past:
             return
         lines = context.past.lines(context.tokens, PAST_LINES, PAST_LINES)
@@ -214,15 +214,15 @@ class Fusion(Drafter):
             self._recycled.learn(verified)
         drafted, path = verified.tree.as_drafted(verified.path)
         if self.params.learn and drafted is self._tree:
-            for node, own in list(zip(verified.path, path, strict=True))[:LESSONS]:
-                known = self._expansions.get(own)
-                if known is not None and known.weights:
-                    self._weigh(known, verified.chosen[node])
+            for node, drafted_node in list(zip(verified.path, path, strict=True))[:LESSONS]:
+                expansion = self._expansions.get(drafted_node)
+                if expansion is not None and expansion.weights:
+                    self._learn_choice(expansion, verified.chosen[node])
             self.weights.refresh()
 
     def _grow(self, context: Context) -> Tree:
-        """The tree, its nodes in the order of their probability."""
-        eos, room, branching = context.eos_ids, context.max_depth, context.branching
+        """Grow the tree, its nodes in the order of their probability."""
+        eos, max_depth, branching = context.eos_ids, context.max_depth, context.branching
         floor = self.sizes.least(context, self.params.floor)
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)
@@ -234,19 +234,19 @@ class Fusion(Drafter):
         frequent = self.model.frequent(self.params.frequent)
         rare = len(frequent)
         depths, tails = [0], [self.model.tokens[-ORDERS:].tolist()]
-        heap: list[Entry] = [(-1.0, 0, 0, 1.0, None, 0, NOTHING)] if room > 0 else []
+        heap: list[Entry] = [(-1.0, 0, 0, 1.0, None, 0, NOTHING)] if max_depth > 0 else []
         opened = 1
         while heap and len(tokens) < budget:
             key, order, parent, scale, stream, at, but = heap[0]
             if -key < floor and (len(tokens) > 1 or self.params.floor >= 0):  # whether the very first pays is decided later
                 break
             if stream is None:  # the node's turn to be expanded
-                known = self._expand(parent, parents[parent], tails[parent], reached[parent])
-                weights = known.weights
-                at, scale = 0, reached[parent] / known.total
+                expansion = self._expand(parent, parents[parent], tails[parent], reached[parent])
+                weights = expansion.weights
+                at, scale = 0, reached[parent] / expansion.total
                 while at < rare and frequent[at][0] in weights:
                     at += 1
-                rest = scale * known.escape
+                rest = scale * expansion.escape
                 bottom = (max(key, -rest * frequent[at][1]), opened, parent, rest, frequent, at, weights) if at < rare else None
                 opened += 1
                 if weights:
@@ -277,14 +277,14 @@ class Fusion(Drafter):
             reached.append(-key)
             depths.append(depths[parent] + 1)
             tails.append([*tails[parent][1 - ORDERS :], token])
-            if depths[node] < room and token not in eos:
-                # Its best child is taken to be surer than it was itself by half of what was missing.
+            if depths[node] < max_depth and token not in eos:
+                # Its best child is expected to be nearer to certain by half.
                 heappush(heap, (key * (1 - key / reached[parent]) / 2, opened, node, 1.0, None, 0, NOTHING))
                 opened += 1
         return tree
 
     def _expand(self, node: int, parent: int, tail: list[int], reached: float) -> Expansion:
-        """The votes on what follows a node."""
+        """Collect the votes on the next token after a node."""
         model, worth, past = self.model, self.weights.match, self.weights.past
         text, end = self._text, len(model.tokens)
         votes: list[Occurrence]
@@ -310,8 +310,10 @@ class Fusion(Drafter):
                 settled = True
                 del votes[DECIDING:]
             else:
-                # Effort goes where it pays: on recorded answers 24 everywhere gave 0.3% more tokens per step.
-                limit = 16 if reached >= 0.1 else 8 if reached >= 0.02 else 4
+                # More effort for probable paths: on recorded answers 24 everywhere gave 0.3% more tokens per step.
+                limit = 4
+                if reached >= 0.02:
+                    limit = 16 if reached >= 0.1 else 8
                 if len(votes) < limit:
                     model.after(tail, votes, limit)
                     if self._past:
@@ -334,7 +336,7 @@ class Fusion(Drafter):
             cast.append(weight)
             total += weight
             weights[token] = weights[token] + weight if token in weights else weight
-        left = ESCAPE[min(successors or len(weights), MANY)]
+        escape = ESCAPE[min(successors or len(weights), MANY)]
         guesses: list[tuple[int, float]] = []
         if not settled and self.params.recycle:
             # A successor of one token: longer matches leave it a fraction of its weight, as shorter ones.
@@ -344,20 +346,20 @@ class Fusion(Drafter):
                 guesses.append((token, weight))
                 total += weight
                 weights[token] = weights.get(token, 0.0) + weight
-        known = self._expansions[node] = Expansion(votes, cast, guesses, weights, left, total + left)
-        return known
+        expansion = self._expansions[node] = Expansion(votes, cast, guesses, weights, escape, total + escape)
+        return expansion
 
-    def _weigh(self, known: Expansion, chosen: int) -> None:
-        """Learn from what the target chose after a node."""
+    def _learn_choice(self, expansion: Expansion, chosen: int) -> None:
+        """Learn from the target's choice after a node."""
         text, end = self._text, len(self.model.tokens)
         right, total = [0.0] * KINDS, [0.0] * KINDS
-        for (follows, match, _), weight in zip(known.votes, known.cast, strict=True):
+        for (follows, match, _), weight in zip(expansion.votes, expansion.cast, strict=True):
             kind = KIND[match] if follows < end else KIND[match] + PAST
             total[kind] += weight
             if text[follows] == chosen:
                 right[kind] += weight
-        for token, weight in known.guesses:
+        for token, weight in expansion.guesses:
             total[0] += weight
             if token == chosen:
                 right[0] += weight
-        self.weights.learn(right, total, known.total, RATE)
+        self.weights.learn(right, total, expansion.total, RATE)

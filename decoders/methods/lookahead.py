@@ -1,4 +1,4 @@
-"""Lookahead decoding: Jacobi iterations in a window beside the answer yield n-grams, which are verified in the same pass.
+"""Lookahead decoding: Jacobi iterations in a window next to the answer yield n-grams, which are verified in the same pass.
 
 Fu et al., "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding" (2024), arXiv:2402.02057.
 """
@@ -17,7 +17,7 @@ from ..parts.sizes import pass_curve
 from ..tree import Tree
 
 DEAR = 1.6
-"""Plain passes that a pass with the window may cost: it gives some 1.5 tokens where wording hardly recurs."""
+"""Most plain passes that a pass with the window may cost: it gives some 1.5 tokens where wording hardly recurs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +39,23 @@ class Column:
     broken: int = 0
     """The lowest level whose token is not the target's choice after the one above it; 0 if there is none."""
     nodes: list[int] = field(default_factory=list)
-    """Where the levels are in this step's tree; empty if they are not in it."""
+    """The levels' nodes in this step's tree; empty if the window is not in it."""
 
 
 class Lookahead(Drafter):
-    """A window of W columns and N - 1 levels, and a pool of the n-grams that have come out of it.
+    """A window of W columns and N - 1 levels, and a pool of the n-grams that it has yielded.
 
     Level 0 is a chain from the pending token, which is its column 0; level ℓ of column i hangs under level ℓ - 1 of the same
     column and so stands i + ℓ places behind the pending token. The target's choices after the last level are the tokens of
     the next one: each column is a Jacobi trajectory of N tokens, its first token the key under which the others are pooled.
     Then level ℓ + 1 becomes level ℓ, one place further, and the choices become the last level.
 
-    In the same pass up to G pooled n-grams that begin with the pending token are verified. They share the nodes that they
-    have in common with each other and with the window.
+    In the same pass up to G pooled n-grams that begin with the pending token are verified. Equal beginnings share their nodes,
+    also with the window.
 
     Example:
         text     we go; pooled under "go" is: home now
-        guess    home now, and beside it a window whose guesses only fill the pool
+        guess    home now, and a window whose guesses only fill the pool
         verdict  home ✓, now ✗ → at
     """
 
@@ -67,9 +67,9 @@ class Lookahead(Drafter):
         "Where a pass over many nodes costs little more than a pass over one, as on a GPU: code, mathematics, repeated wording."
     )
     explains = (
-        "Next to the answer the model keeps a window of guesses some places ahead and refreshes it in every pass. It yields "
-        "short sequences that fit together, and those that begin with the last token are checked in the very same pass. It "
-        "trades much more computation in each pass for fewer passes."
+        "The model keeps a window of guesses some places ahead and refreshes it in every pass. It yields short sequences that "
+        "fit together, and those that begin with the last token are checked in the same pass. It trades much more computation "
+        "in each pass for fewer passes."
     )
     other_nodes = "Its other nodes are the window that finds later guesses."
     paper = "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057"
@@ -89,14 +89,14 @@ class Lookahead(Drafter):
         self._shape = (0, 0)
         """W and N of the window."""
         self._context: Context | None = None
-        """What the last tree was drafted for."""
+        """The context of the last tree."""
 
     def draft(self, context: Context) -> Tree:
-        params, eos, room = self.params, context.eos_ids, context.max_depth
+        params, eos = self.params, context.eos_ids
         self._context = context
         if params.text:
             self._read(context)
-        longest = min(params.ngram - 1, room)
+        longest = min(params.ngram - 1, context.max_depth)
         window, branches = self._open_window(context), context.session.branches
         most = params.guesses if branches is None else min(params.guesses, branches - len(window))
         guesses = [until_eos(guess[:longest], eos) for guess in self._pool.get((context.pending,), most)]
@@ -106,8 +106,9 @@ class Lookahead(Drafter):
         tree = trie.tree
         guessed = len(tree)
         self._hang(window, trie, context)
-        if window[0].nodes:  # all of it or nothing
-            tree.window, tree.reached = frozenset(range(guessed, len(tree))), []
+        if window[0].nodes:
+            tree.window = frozenset(range(guessed, len(tree)))
+            tree.reached = []
         return tree
 
     def learn(self, verified: Verified) -> None:
@@ -115,8 +116,8 @@ class Lookahead(Drafter):
         tree = verified.tree
         if context is None or not window or not window[0].nodes:
             return
-        place = {own: node for node, own in enumerate(tree.places or range(len(tree)))}
-        if not all(column.nodes[-1] in place for column in window):  # the target could not evaluate all of it
+        place = {drafted: node for node, drafted in enumerate(tree.places or range(len(tree)))}
+        if not all(column.nodes[-1] in place for column in window):  # the target could not evaluate the whole window
             return
         filling = len(window[0].tokens) < params.ngram - 1
         for i, column in enumerate(window):
@@ -124,7 +125,7 @@ class Lookahead(Drafter):
             choice = verified.chosen[place[column.nodes[-1]]]
             if not filling and column.broken <= 0:
                 self._pool.add((tokens[0],), (*tokens[1:], choice), params.guesses)
-            if choice in context.eos_ids:  # nothing follows EOS: the column goes on from another token
+            if choice in context.eos_ids:  # no token follows EOS: the column continues from another one
                 choice = draw_tokens(context.tokens, i + 1, params.seed, context.eos_ids)[i]
                 column.broken = len(tokens)
             tokens.append(choice)
@@ -143,7 +144,7 @@ class Lookahead(Drafter):
         self._text.follow(context.tokens)
 
     def _open_window(self, context: Context) -> list[Column]:
-        """The window with the pending token at its head; a new one, which has level 0 alone, if W or N are others.
+        """Return the window with the pending token at its head; a new one, which has level 0 alone, if W or N have changed.
 
         Level 0 of a new window is longer by N - 2 columns: it loses one in each of the steps that add a level.
         """
@@ -158,14 +159,13 @@ class Lookahead(Drafter):
         head = self._window[0]
         if head.tokens[0] != pending:
             head.tokens[0] = pending
-            if len(head.tokens) > 1:  # what follows in this column was chosen after another token
+            if len(head.tokens) > 1:  # the rest of this column was chosen after another token
                 head.broken = max(head.broken, 1)
         return self._window
 
     @staticmethod
     def _hang(window: list[Column], trie: Trie, context: Context) -> None:
-        """Add the window to the tree; all of it or, where the answer or the context is about to end or such a pass is dear,
-        nothing."""
+        """Add the whole window to the tree, unless the answer or the context is about to end or such a pass costs too much."""
         deepest = len(window) + len(window[0].tokens) - 2
         size = len(trie.tree) + sum(len(column.tokens) for column in window) - 1
         dear = plain_passes(pass_curve(context.model))[min(size, MOST_NODES)] > DEAR

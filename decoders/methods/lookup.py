@@ -1,4 +1,4 @@
-"""Prompt lookup: what followed the last time these tokens occurred is drafted. No draft model, nothing to train.
+"""Prompt lookup: drafts the tokens that followed earlier occurrences of the last ones. No draft model, no training.
 
 Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-lookup-decoding, is the variant `reference`.
 """
@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heapreplace
 
 from ...errors import UserError
 from ..base import Context, Drafter, Elsewhere, Verified, param
+from ..parts.drafting import until_eos
 from ..parts.elsewhere import chain_length, prompt_lookup
 from ..parts.learned import USUAL, Reliability
 from ..parts.ngrams import LONGEST, ORDERS, FirstOccurrences, NgramIndex
@@ -55,12 +56,12 @@ class LookupParams:
 
     @property
     def longest(self) -> int:
-        """The longest n-gram to look up, the variant's own if `max_ngram` leaves it open."""
+        """The longest n-gram to look up: `max_ngram`, or the variant's default."""
         return self.max_ngram or (REFERENCE_NGRAM if self.variant == "reference" else ORDERS)
 
     @property
     def most(self) -> int:
-        """The number of occurrences to draft from. More than half as many as there are nodes find no room for a token."""
+        """Most occurrences to draft from: with more than half as many as nodes, the last get no node."""
         return self.matches or (self.nodes + 1) // 2
 
 
@@ -88,10 +89,9 @@ class Lookup(Drafter):
     summary = "Prompt lookup: finds where the last tokens occurred before and drafts what followed."
     pays = "When the answer repeats the prompt or itself: summaries, questions about a text, editing, code."
     explains = (
-        "It takes the last few tokens, finds where they occurred before in the prompt or the answer, and guesses that the "
-        "text continues as it did there. Long matches are trusted for many tokens, short ones for one or two; several matches "
-        "share one tree. The model checks all guesses in one pass and keeps those that it would have chosen itself, so a "
-        "copied passage comes many tokens at a time."
+        "It finds earlier occurrences of the last few tokens in the prompt or the answer, and guesses that the text continues "
+        "as it did there. Long matches are trusted for many tokens, short ones for one or two; several matches share one tree. "
+        "The model checks all guesses in one pass and keeps those that it would have chosen itself."
     )
     paper = "Prompt Lookup Decoding, Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding"
     Params = LookupParams
@@ -105,18 +105,21 @@ class Lookup(Drafter):
     def elsewhere(cls, params: LookupParams, draft_model: str) -> Elsewhere:
         if params.variant == "ours":
             return prompt_lookup(chain_length(params.nodes))
-        found = prompt_lookup(params.tokens, params.longest, "")
-        return {**found, "llama-server": (found["llama-server"][0], "It looks up exactly n tokens, not n down to 1.")}
+        equivalents = prompt_lookup(params.tokens, params.longest, "")
+        setting, _ = equivalents["llama-server"]
+        return {**equivalents, "llama-server": (setting, "It looks up exactly n tokens, not n down to 1.")}
 
     def __init__(self, params: LookupParams | None = None) -> None:
         super().__init__(params)
         self._index = NgramIndex()
         self._first = FirstOccurrences(REFERENCE_NGRAM)
         self.reliability = Reliability()
-        """How the text keeps to its matches, and others did before it; may be replaced between texts."""
+        """Reliability of matches in this text and earlier ones; may be replaced between texts."""
         self._eos: Collection[int] = ()
-        self._place, self._match = -1, 0
-        """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
+        self._place = -1
+        """Index of the token that followed the longest match; -1 for no match."""
+        self._match = 0
+        """Length of that match."""
 
     def draft(self, context: Context) -> Tree:
         if self.params.variant == "reference":
@@ -125,8 +128,8 @@ class Lookup(Drafter):
         return self._grow(context)
 
     def match(self, tokens: Sequence[int]) -> int:
-        """How many of the last tokens stood together before, at most LONGEST: in place of `draft`, where that may not pay. Each
-        token that the text has gained since the last call tells what `learn` is told of a step."""
+        """Measure the longest match of the last tokens, at most LONGEST: a cheap call in place of `draft`, where that may not
+        pay. It learns from the tokens that the text has gained since the last call, as `learn` does from a step."""
         index = self._index
         if not index.followed(tokens):
             index.follow(tokens)
@@ -140,25 +143,24 @@ class Lookup(Drafter):
             index.append(token)
             if place < 0:
                 place, match = index.latest
-        self._place, self._match = (place, match) if place >= 0 else index.latest
+        self._set_match((place, match) if place >= 0 else index.latest)
         return self._match
 
+    def _set_match(self, latest: tuple[int, int]) -> None:
+        self._place, self._match = latest
+
     def close(self) -> None:
-        """Count that a text ended where a match would have gone on tells as much as another word does, for `match`."""
+        """Learn from the text's last tokens, for `match`."""
         if (source := self._index.source) is not None and self._index.followed(source):
             self.match(source)
 
-    def floor(self, context: Context) -> float:
-        """The lowest probability of a draft token's path."""
-        return self.sizes.least(context, self.params.floor)
-
     def promises(self, match: int, costs: Sequence[float], rate: float) -> bool:
-        """Whether a chain behind a match may give more than `rate` tokens in a plain pass's time.
+        """Return whether a chain behind a match may give more than `rate` tokens in a plain pass's time.
 
         Args:
-            match: how many of the last tokens stood together before.
+            match: length of the match.
             costs: of a pass by its nodes, in plain passes.
-            rate: what it is held against.
+            rate: to beat.
         """
         if not match:
             return False
@@ -169,7 +171,7 @@ class Lookup(Drafter):
         return any(expected[nodes] > rate * costs[nodes] for nodes in range(2, len(expected)))
 
     def learn(self, verified: Verified) -> None:
-        """How far did the text go on as the longest match predicted, whoever drafted it?"""
+        """Learn how far the text continued the longest match, whether or not lookup drafted it."""
         start = at = self._place
         if start < 0:
             return
@@ -181,14 +183,14 @@ class Lookup(Drafter):
             if not right:
                 return
             match += 1
-            at = at + 1 if at + 1 < len(text) else start  # a late match goes on with itself
+            at = at + 1 if at + 1 < len(text) else start  # a late match copies itself
         if verified.tree.tokens[path[-1]] not in self._eos:
             self.reliability.learn(min(match, LONGEST), text[at] == verified.chosen[path[-1]])
 
     def _reference(self, context: Context) -> list[int]:
-        """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.
+        """Draft as the published `find_candidate_pred_tokens`, cut to the depth and behind EOS.
 
-        Where the first occurrence has too little text after it, every later one has less.
+        If the first occurrence has too little text after it, every later one has less.
         """
         params = self.params
         if self._first.orders != params.longest:
@@ -201,12 +203,11 @@ class Lookup(Drafter):
             if start is None or start + params.tokens > length or start >= length - n:
                 continue
             draft = first.tokens[start : start + min(params.tokens, context.max_depth)].tolist()
-            eos = next((i for i, token in enumerate(draft) if token in context.eos_ids), len(draft))
-            return draft[: eos + 1]
+            return [*until_eos(draft, context.eos_ids)]
         return []
 
     def _grow(self, context: Context) -> Tree:
-        """The tree of all lines, best first."""
+        """Grow the tree of all lines, best first."""
         params, eos = self.params, context.eos_ids
         reach = min(context.max_depth, params.nodes - 1)
         tree = Tree.root(context.pending)
@@ -214,15 +215,15 @@ class Lookup(Drafter):
         if params.floor < 0:
             tree.reached = chances
         self._eos = eos
-        self._place, self._match = self._index.latest
+        self._set_match(self._index.latest)
         if reach <= 0 or (not self._match and context.past is None):
             return tree
-        floor = self.floor(context)
+        floor = self.sizes.least(context, params.floor)
         reliability = self.reliability
         shortest = params.min_ngram
-        # No such line begins with a token worth its node. The longest match has its say: whether it pays is decided later.
-        known = self._match if params.floor < 0 else params.longest
-        while shortest < min(params.longest, known) and reliability[shortest] < floor:
+        # Shorter matches begin with a token that is not worth its node. The longest stays: whether it pays is decided later.
+        longest = self._match if params.floor < 0 else params.longest
+        while shortest < min(params.longest, longest) and reliability[shortest] < floor:
             shortest += 1
         if self._match < shortest and context.past is None:  # nothing matches
             return tree
@@ -246,7 +247,7 @@ class Lookup(Drafter):
                     probability = left[node] * odds / (1 + odds)
                     if (probability < floor and (len(tokens) > 1 or params.floor >= 0)) or len(tokens) >= params.nodes:
                         break
-                    if lines and probability < -lines[0][0]:  # another line's turn comes first
+                    if lines and probability < -lines[0][0]:  # another line comes first
                         entry = (-probability, rank, match, depth, node, line)
                         _, rank, match, depth, node, line = heapreplace(lines, entry)
                         continue
@@ -262,24 +263,24 @@ class Lookup(Drafter):
         return tree
 
     def _lines(self, context: Context, reach: int, most: int, shortest: int) -> Iterator[tuple[array[int], int]]:
-        """What followed each match, at most `reach` tokens of it, and the length of the match; no line twice.
+        """Yield up to `reach` tokens that followed each match, with the length of the match; no line twice.
 
-        One in past answers counts as if it were half as long: in so many tokens a short one is found for any text.
+        A match in past answers counts as half as long: among so many tokens any text has short matches.
         """
         params, text = self.params, self._index.tokens
-        seen = set[bytes]()
+        yielded = set[bytes]()
         for start, match in self._index.matches(most, params.longest, shortest):
-            if not seen:  # the longest one
-                self._place, self._match = start, match
+            if not yielded:  # the longest one
+                self._set_match((start, match))
             line = text[start : start + reach]
             while len(line) < reach:  # a late match: it overlaps what it predicts
                 line.extend(line[: reach - len(line)])
             raw = line.tobytes()
-            if raw not in seen:
-                seen.add(raw)
+            if raw not in yielded:
+                yielded.add(raw)
                 yield line, match
         if context.past is not None and params.past:
             for line, match in context.past.lines(context.tokens, min(most, PAST_LINES), reach):
-                if match // 2 >= shortest and (raw := line.tobytes()) not in seen:
-                    seen.add(raw)
+                if match // 2 >= shortest and (raw := line.tobytes()) not in yielded:
+                    yielded.add(raw)
                     yield line, match // 2

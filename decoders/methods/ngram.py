@@ -42,10 +42,9 @@ class NgramParams:
 class Ngram(Drafter):
     """Each n-gram of the text is kept by its first tokens, its key; n-grams whose key is the end of the text are drafted.
 
-    N-grams are verified ones: the prompt's own, and the tokens that the target has chosen; with `store=all` also those that a
-    pass shows beside the text, whose last token is the target's choice after draft tokens that it refused. Completions share
-    one tree: those of the longest key first, the latest of each key first. What is known outlives the text: a later turn
-    drafts from the turns before, even where they have been cut from the context.
+    N-grams are those of the prompt and of the tokens that the target has chosen; with `store=all` also those that end in the
+    target's choice after rejected draft tokens. Completions share one tree: those of the longest key first, the latest of each
+    key first. N-grams outlive the text: a later turn drafts from the turns before, even if they were cut from the context.
 
     Example:
         text     a red fox ran, the red
@@ -59,9 +58,8 @@ class Ngram(Drafter):
     summary = "N-gram model: learns n-grams as the text grows and drafts how they continued before."
     pays = "When wording recurs, within an answer or from turn to turn."
     explains = (
-        "It remembers every short sequence of tokens that was accepted, by its first tokens. When the text ends with such a "
-        "beginning, all known continuations are guessed at once and checked in one pass. It learns as the answer grows and "
-        "keeps what it has learned for later turns of the chat."
+        "It remembers every short sequence of tokens in the text by its first tokens. When the text ends with these, all known "
+        "continuations are guessed at once and checked in one pass. It keeps them for later turns of the chat."
     )
     paper = (
         "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057; "
@@ -100,13 +98,13 @@ class Ngram(Drafter):
         tree, text = verified.tree, self._text
         if self.params.store != "all" or text.tokens[-1:].tolist() != tree.tokens[:1]:
             return
-        before, kept = text.tokens[-text.n :].tolist(), {*verified.path, *tree.window}
+        before, not_rejected = text.tokens[-text.n :].tolist(), {*verified.path, *tree.window}
         for node in range(1, len(tree)):
-            if node not in kept:
+            if node not in not_rejected:
                 text.add([*before, *(tree.tokens[i] for i in tree.path(node)[1:]), verified.chosen[node]])
 
     def _read(self, context: Context) -> TextNgrams:
-        """The n-grams of all text up to now; other lengths of n-gram or key are learned afresh, from the text at hand."""
+        """Catch up with the text; for other lengths of n-gram or key, start over with the text at hand."""
         params, text = self.params, self._text
         if (text.n, text.key) != (params.n, params.longest_key):
             text = self._text = TextNgrams(NgramPool(), params.n, params.longest_key, params.completions)

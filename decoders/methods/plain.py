@@ -25,9 +25,8 @@ class Greedy(Drafter):
     pays = "Where nothing can be guessed. The other methods are measured against it."
     explains = (
         "The model reads the text once and predicts the most probable next token, or draws one if there is a temperature; that "
-        "token is added, and it reads on. Every token takes a full pass over the model's weights, and most of that time goes "
-        "into moving the weights, not into computing. Every other method here tries to get more than one token out of such a "
-        "pass."
+        "token is added, and it reads on. Every token takes a full pass over the model's weights, whose time goes mostly into "
+        "moving them, not into computing. The other methods try to get more than one token out of such a pass."
     )
     undrafted = "each pass gives one token"
     drafts = False
@@ -60,8 +59,8 @@ class Recompute(Greedy):
     summary = "Plain decoding without a KV cache: every pass reads the whole text again."
     pays = "Never. It shows what the KV cache saves, more with every token."
     explains = (
-        "Each pass reads the whole text again from the beginning instead of keeping what it computed for earlier tokens. The "
-        "text comes out the same, but more and more slowly as it grows: the difference from greedy is what the KV cache saves."
+        "Each pass reads the whole text again instead of keeping the keys and values of earlier tokens. The text comes out the "
+        "same, but more and more slowly as it grows."
     )
     undrafted = "each pass reads the whole text again"
     other_nodes = "Its other nodes are the earlier text, read again."

@@ -1,4 +1,4 @@
-"""Token recycling: what the target thought of before is drafted again. No training, no second model, a table of a few MB.
+"""Token recycling: the target's earlier candidates are drafted. No training, no second model, a table of a few MB.
 
 Luo et al., "Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token Recycling" (2024),
 arXiv:2408.08696.
@@ -19,13 +19,13 @@ from ..parts.ngrams import TokenIndex
 from ..tree import Tree
 
 ROWS = 65_536
-"""Rows of the table, some 30 MB with 8 successors each; a larger vocabulary loses the rows least recently written."""
+"""Most rows of the table, some 30 MB with 8 successors each; the least recently written ones go first."""
 
 SUCCESSORS = 64
 """Most successors of a token."""
 
 SHARES = [0.5 / (rank + 1) ** 2 for rank in range(SUCCESSORS)]
-"""How often the successor of each rank is taken to be right, until it is measured; together 0.82."""
+"""Assumed share of right successors of each rank, until it is measured; together 0.82."""
 
 MEMORY = 64
 """Accepted tokens over which the shares are averaged."""
@@ -39,7 +39,7 @@ class RecycleParams:
     nodes: int = param(32, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     shape: str = param(
         "measured",
-        "How often each rank is right, which shapes the tree: measured in this conversation, or fixed",
+        "Share of right successors of each rank, which shapes the tree: measured in this conversation, or fixed",
         choices=("measured", "fixed"),
     )
     text: bool = param(True, "Also learn from the text: what follows a token there becomes its first successor")
@@ -59,7 +59,7 @@ class SuccessorTable(TokenIndex):
         self.width = SUCCESSORS
 
     def row(self, token: int) -> tuple[int, ...]:
-        """The successors of a token, at most `width`; empty if it is new."""
+        """Return the successors of a token, at most `width`; none if it is new."""
         return self._rows.get(token, ())[: self.width]
 
     def write(self, token: int, successors: tuple[int, ...]) -> None:
@@ -78,7 +78,7 @@ class SuccessorTable(TokenIndex):
             before = self.tokens[-1]
             row = self._rows.get(before, ())
             if not row or row[0] != token:
-                self.write(before, (token, *[other for other in row if other != token])[: self.width])
+                self.write(before, (token, *[successor for successor in row if successor != token])[: self.width])
         self.tokens.append(token)
 
 
@@ -91,7 +91,7 @@ class Recycle(Drafter):
 
     Example:
         text     the; last time the target ranked cat, dog after "the", and sat after "cat"
-        guess    cat, below it sat, and beside it dog
+        guess    cat, with sat below it, and dog
         verdict  cat sat ✓ → on
     """
 
@@ -101,9 +101,9 @@ class Recycle(Drafter):
     summary = "Token recycling: drafts a tree from the successors that the model last found most probable for each token."
     pays = "On any text, and more so in longer conversations: it learns what the model tends to write."
     explains = (
-        "Whenever the model evaluates a token, the next tokens that it found most probable go into a table. Later, a tree of "
-        "guesses grows from that table: the likely successors of the last token, their successors, and so on. It starts "
-        "empty, needs no second model, and improves within a page of text."
+        "Whenever the model evaluates a token, the most probable next tokens go into a table. Later, a tree of guesses grows "
+        "from it: the likely successors of the last token, their successors, and so on. It starts empty and improves within a "
+        "page of text."
     )
     paper = (
         "Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token Recycling, "
@@ -134,7 +134,7 @@ class Recycle(Drafter):
         return self._grow(context, shares, 1 if not context.branching else params.successors)
 
     def _grow(self, context: Context, shares: Sequence[float], ranks: int) -> Tree:
-        """Best first: always the child whose path is most probable."""
+        """Grow the tree best first: always by the child whose path is most probable."""
         table, eos, reach = self._table, context.eos_ids, context.max_depth
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)
@@ -163,7 +163,7 @@ class Recycle(Drafter):
     def learn(self, verified: Verified) -> None:
         tokens, table = verified.tree.tokens, self._table
         self._measure(verified)
-        # Rejected nodes first: where a token occurs more than once, what was thought on the accepted path stays.
+        # Rejected nodes first: where a token occurs more than once, its successors on the accepted path stay.
         top = verified.scores.top(self.params.successors)
         for node in (*range(len(tokens)), *verified.path):
             table.write(tokens[node], tuple(token for token, _ in top[node]))

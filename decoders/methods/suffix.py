@@ -1,8 +1,8 @@
-"""Suffix decoding: what followed the text's last tokens most often is drafted, in this text and in past answers.
+"""Suffix decoding: drafts the tokens that followed the text's last ones most often, in this text and in past answers.
 
 Oliaro et al., "SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications" (2024), arXiv:2411.04975.
 
-The paper's suffix tree knows how often every sequence of tokens has occurred. Here it is a suffix automaton (Blumer et al.,
+The paper counts every sequence of tokens in a suffix tree. Here it is a suffix automaton (Blumer et al.,
 https://doi.org/10.1016/0304-3975(85)90157-4), with the same counts in at most two states a token.
 """
 
@@ -32,7 +32,7 @@ ROUNDING = 1e-6
 
 
 USUALLY = [Reliability()[match] for match in range(LONGEST + 1)]
-"""How often a text goes on as it did after a match of so many tokens."""
+"""Probability that a text continues a match, by its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SuffixParams:
     """Settings of suffix decoding; the defaults are those of its authors' code."""
 
     factor: float = param(1.0, "Draft tokens for each token of the match", low=0, high=64)
-    offset: float = param(0.0, "Draft tokens beside those", low=-64, high=64)
+    offset: float = param(0.0, "Draft tokens added to those", low=-64, high=64)
     floor: float = param(0.1, "Lowest probability of a draft token's path, by its frequency", low=0, high=1)
     tree: bool = param(False, "Draft the most frequent continuations as a tree; off: only the most frequent one, as a chain")
     nodes: int = param(64, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
@@ -52,13 +52,13 @@ class SuffixParams:
 
 @lru_cache(maxsize=8)
 def lengths(params: SuffixParams) -> Sequence[int]:
-    """Most draft tokens after a match of 0 … `depth` tokens."""
-    wanted = (int(params.factor * match + params.offset + ROUNDING) for match in range(params.depth + 1))
-    return [max(0, min(tokens, params.depth - match)) for match, tokens in enumerate(wanted)]
+    """List the most draft tokens after a match of 0 … `depth` tokens."""
+    drafts = (int(params.factor * match + params.offset + ROUNDING) for match in range(params.depth + 1))
+    return [max(0, min(tokens, params.depth - match)) for match, tokens in enumerate(drafts)]
 
 
 class SuffixAutomaton(TokenIndex):
-    """How often each sequence of up to `depth` tokens occurs in some texts, and what followed it.
+    """Counts and successors of each sequence of up to `depth` tokens in some texts.
 
     A state stands for all sequences that end at the same places in the texts. They are suffixes of one another: the longest has
     `length` tokens, and the next shorter suffix belongs to the state `link`.
@@ -76,14 +76,14 @@ class SuffixAutomaton(TokenIndex):
         self.link = array("i", [-1])
         self.length = array("i", [0])
         self.count = array("i", [0])
-        """For each state, how often its sequences occur, where they have at most `depth` tokens."""
+        """For each state, the number of occurrences of its sequences, if they have at most `depth` tokens."""
         self.end_text()
 
     def end_text(self) -> None:
-        """What is appended from now on is another text."""
+        """Begin another text."""
         self._whole = 0
         self.end = 0, 0
-        """The text's last `depth` tokens: their state, and how many they are."""
+        """The text's last `depth` tokens: their state and their number."""
 
     def append(self, token: int) -> None:
         self.tokens.append(token)
@@ -103,7 +103,7 @@ class SuffixAutomaton(TokenIndex):
             state = link[state]
 
     def step(self, match: tuple[int, int], token: int) -> tuple[int, int]:
-        """The longest match of a text's last tokens, at most `depth`, when the text has grown by a token.
+        """Return the longest match of a text's last tokens, at most `depth`, after one more token.
 
         Args:
             match: of the text before: (state, length); (0, 0) for none.
@@ -122,7 +122,7 @@ class SuffixAutomaton(TokenIndex):
         return state, matched
 
     def suffixes(self, match: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
-        """Each state of a match's suffixes, the longest first, as (state, shortest, longest of its suffixes)."""
+        """Yield each state of a match's suffixes, the longest first, as (state, shortest, longest of its suffixes)."""
         state, longest = match
         while state:
             shortest = self.length[self.link[state]] + 1
@@ -137,28 +137,29 @@ class SuffixAutomaton(TokenIndex):
         return len(self.next) - 1
 
     def _exactly(self, state: int, token: int) -> int:
-        """The state that a token leads to, without the longer sequences that end at the same places up to now."""
+        """Return the state that a token leads to, split off from longer sequences that have ended at the same places so far."""
         following, link = self.next, self.link
         target = following[state][token]
         if self.length[target] == self.length[state] + 1:
             return target
-        own = self._add(following[target].copy(), self.length[state] + 1, self.count[target])
-        link[own], link[target] = link[target], own
+        split = self._add(following[target].copy(), self.length[state] + 1, self.count[target])
+        link[split] = link[target]
+        link[target] = split
         while state >= 0 and following[state].get(token) == target:
-            following[state][token] = own
+            following[state][token] = split
             state = link[state]
-        return own
+        return split
 
 
 class Continuations:
-    """How often what followed some occurrences went on in each way: `next` and `count` as of an automaton, by its states."""
+    """A trie of the lines that followed some occurrences, with `next` and `count` as in an automaton."""
 
     def __init__(self) -> None:
         self.next: list[dict[int, int]] = [{}]
         self.count = [0]
 
     def add(self, line: Sequence[int]) -> None:
-        """Take in what followed one more."""
+        """Add a line."""
         state = 0
         self.count[0] += 1
         for token in line:
@@ -190,9 +191,9 @@ class Suffix(Drafter):
     summary = "Suffix decoding: drafts what followed the last tokens most often, in the text and in past answers."
     pays = "When the same things are written again and again: agents, editing, code, questions like earlier ones."
     explains = (
-        "It counts how often every sequence of tokens has occurred, in this text and in past answers. It guesses what followed "
-        "the last tokens most often: the longer the match, the more tokens, as long as the counts make them probable enough. "
-        "Every suffix of the text proposes such a draft; the one that promises the most tokens is checked in one pass."
+        "It counts every sequence of tokens in this text and in past answers, and guesses the most frequent continuation of "
+        "the last tokens: the longer the match, the more tokens, as long as they are probable enough. Every suffix of the text "
+        "proposes such a draft; the one that promises the most tokens is checked in one pass."
     )
     paper = "SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications, Oliaro 2024, arXiv:2411.04975"
     Params = SuffixParams
@@ -221,12 +222,14 @@ class Suffix(Drafter):
         self._open()
 
     def _open(self) -> None:
-        depth = self.params.depth
-        self._text, self._past = SuffixAutomaton(depth), SuffixAutomaton(depth)
+        self._text = SuffixAutomaton(self.params.depth)
+        self._past = SuffixAutomaton(self.params.depth)
         self._answers: deque[array[int]] = deque()
-        """Past answers, the latest last; those in `_past` and no others."""
+        """The past answers in `_past`, the latest last."""
         self._source: Sequence[int] = ()
-        self._begun = self._read = 0
+        self._start = 0
+        """Index of the answer in the text."""
+        self._read = 0
         self._match = 0, 0
         """The match in past answers of the text's first `_read` tokens."""
 
@@ -236,14 +239,14 @@ class Suffix(Drafter):
             self._open()
         self._follow(context.tokens)
         most, limits = node_budget(context, params.nodes) - 1, lengths(params)
-        found = [
+        proposals = [
             (max(limits[shortest : longest + 1]), longest, automaton, state)
             for automaton, match in self._sources(context)
             for state, shortest, longest in automaton.suffixes(match)
         ]
-        found.sort(key=itemgetter(0), reverse=True)
+        proposals.sort(key=itemgetter(0), reverse=True)
         best, expected = Tree.root(context.pending), 0.0
-        for limit, match, automaton, state in found:
+        for limit, match, automaton, state in proposals:
             limit = min(limit, most)
             if limit <= expected:  # no token is more than certain
                 break
@@ -255,34 +258,36 @@ class Suffix(Drafter):
         return self._look_back(context, best, expected) if context.past is not None and params.past else best
 
     def _look_back(self, context: Context, best: Tree, expected: float) -> Tree:
-        """The best draft, or a better one out of the past answers that are kept."""
+        """Return the best draft, or a better one from the history's past answers."""
         assert context.past is not None
-        params, counted = self.params, Continuations()
+        params, lines_so_far = self.params, Continuations()
         most, limits = node_budget(context, params.nodes) - 1, lengths(params)
         if not most:
             return best
         for match, lines in groupby(context.past.lines(context.tokens, PAST_LINES, min(most, params.depth)), itemgetter(1)):
             for line, _ in lines:  # a shorter suffix has the longer ones' occurrences too
-                counted.add(line)
+                lines_so_far.add(line)
             limit = min(most, limits[min(match, params.depth)])
             if limit > expected:
-                tree, promised = self._grow(counted, 0, match // 2, limit, context)
+                tree, promised = self._grow(lines_so_far, 0, match // 2, limit, context)
                 if promised > expected:
                     best, expected = tree, promised
         return best
 
     def _sources(self, context: Context) -> Sequence[tuple[SuffixAutomaton, tuple[int, int]]]:
-        """Each automaton with the match of the text's last tokens."""
+        """List each automaton with the match of the text's last tokens."""
         text = self._text, self._text.end
-        # Past answers that are kept have this session's among them, but for those that were deleted.
+        # The history's past answers include this session's, except deleted ones.
         return [text] if context.past is not None else [text, (self._past, self._match)]
 
     def _follow(self, tokens: Sequence[int]) -> None:
         """Catch up with the text; where another answer begins, the one before it is past."""
         if tokens is not self._source:
             if self._source:
-                self._keep(array("i", self._source[self._begun :]))
-            self._source, self._begun, self._read, self._match = tokens, len(tokens) - 1, len(tokens) - 1, (0, 0)
+                self._remember(array("i", self._source[self._start :]))
+            self._source = tokens
+            self._start = self._read = len(tokens) - 1
+            self._match = 0, 0
             for token in tokens[-self.params.depth : -1]:
                 self._match = self._past.step(self._match, token)
         self._text.follow(tokens)
@@ -290,8 +295,8 @@ class Suffix(Drafter):
             self._match = self._past.step(self._match, token)
         self._read = len(tokens)
 
-    def _keep(self, answer: array[int]) -> None:
-        """Add to the past answers. Twice as many as wanted are counted anew, for an automaton cannot forget."""
+    def _remember(self, answer: array[int]) -> None:
+        """Add to the past answers. At twice the most, the latest are counted again, as an automaton cannot forget."""
         answers, new = self._answers, [answer]
         answers.append(answer)
         if len(answers) > 2 * self.params.past:
@@ -307,26 +312,28 @@ class Suffix(Drafter):
     def _grow(
         self, automaton: SuffixAutomaton | Continuations, state: int, match: int, limit: int, context: Context
     ) -> tuple[Tree, float]:
-        """The tree of the `limit` most probable tokens after a state, and the sum of their probabilities.
+        """Grow the tree of the `limit` most probable tokens after a state; return it and the sum of their probabilities.
 
-        What followed a single occurrence has all of the counts: how far the text will go on as it did, for the tree's size, is
-        taken from the length of the match.
+        The successors of a single occurrence have all of the counts: for the tree's size, their probability is taken from the
+        length of the match instead.
         """
         params, count, eos = self.params, automaton.count, context.eos_ids
         branching = params.tree and context.branching
         tree, expected = Tree.root(context.pending), 0.0
         tree.apart = not branching
-        # The text's own end counts as an occurrence that went on in no way.
+        # The text's end counts as an occurrence without a successor.
         following = sum(count[after] for after in automaton.next[state].values())
-        tree.reached, kept, first = [1.0], [1.0], count[state] / max(1, following)
+        first = count[state] / max(1, following)
+        tree.reached = [1.0]
+        usual = [1.0]  # by depth: the probability that the text continues the match so far
         tokens, depths = tree.tokens, [0]
         # (−probability, order, parent, token, state) of what may be added: the most probable first, of equals the oldest.
         heap: list[tuple[float, int, int, int, int]] = []
         node, reached, order = 0, 1.0, 0
         while True:
             if depths[node] < context.max_depth and (node == 0 or tokens[node] not in eos):
-                wanted = limit + 1 - len(tokens) if branching else 1
-                children = nlargest(wanted, automaton.next[state].items(), key=lambda child: count[child[1]])
+                most = limit + 1 - len(tokens) if branching else 1
+                children = nlargest(most, automaton.next[state].items(), key=lambda child: count[child[1]])
                 for token, after in children:
                     probability = reached * count[after] / count[state]
                     if probability < params.floor:
@@ -340,6 +347,6 @@ class Suffix(Drafter):
             expected += reached
             node = tree.add(token, parent)
             depths.append(depths[parent] + 1)
-            if depths[node] == len(kept):
-                kept.append(kept[-1] * USUALLY[min(match + len(kept) - 1, LONGEST)])
-            tree.reached.append(min(1.0, reached * first) * kept[depths[node]])
+            if depths[node] == len(usual):
+                usual.append(usual[-1] * USUALLY[min(match + len(usual) - 1, LONGEST)])
+            tree.reached.append(min(1.0, reached * first) * usual[depths[node]])

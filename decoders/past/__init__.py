@@ -1,1 +1,1 @@
-"""Past answers as an index on disk that methods draft from."""
+"""The index of past answers on disk that methods draft from."""

@@ -1,5 +1,5 @@
-"""Past answers to draft from, in a few segments: each is some times as large as the next, so that an answer is added soon and
-only a few places are searched (a log-structured merge; O'Neil et al. 1996, https://doi.org/10.1007/s002360050048)."""
+"""Past answers to draft from, in a few segments: each is some times as large as the next, so that adding an answer is quick and
+only a few segments are searched (a log-structured merge; O'Neil et al. 1996, https://doi.org/10.1007/s002360050048)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 from .segment import DEEPEST, SEPARATOR, Damaged, Segment
 
 GROWTH = 16
-"""A segment takes in every smaller one and those that are at most so many times as large as these together."""
+"""A new segment absorbs the existing ones, from the smallest on, that are at most so many times as large as it is so far."""
 
 SUFFIX = ".past"
 
@@ -33,11 +33,11 @@ NOTHING = SEPARATOR - 1
 class Past:
     """An index of past answers, as token ids of one tokenizer.
 
-    Several processes may use one folder: a segment is never changed, only replaced, and who adds or removes holds a lock for
-    that moment. What another process did is seen at the next draft.
+    Several processes may use one folder: a segment is never changed, only replaced, under a lock. Changes by other processes
+    show at the next draft.
 
     Args:
-        folder: where it is kept, created where missing; in memory only if None.
+        folder: of the segments, created if missing; in memory only if None.
         vocabulary: answers with ids from here on are not drafted from.
 
     Raises:
@@ -48,7 +48,8 @@ class Past:
         self.folder = folder
         self._vocabulary = vocabulary
         self._segments: list[Segment] = []
-        self._seen = -1
+        self._loaded = -1
+        """The folder's time of change when it was read."""
         self._using = RLock()
         """Held while `_segments` changes: one thread may draft and another add."""
         self._frequent: list[tuple[int, float]] = []
@@ -57,7 +58,7 @@ class Past:
         self.refresh()
 
     def __len__(self) -> int:
-        """Tokens of all answers."""
+        """Count the tokens of all answers."""
         return sum(segment.size - len(segment.keys) - 1 for segment in self._segments)
 
     @property
@@ -71,9 +72,9 @@ class Past:
         return self._frequent
 
     def refresh(self) -> None:
-        """See what other processes did; next to no time where they did nothing. A damaged file is deleted: its answers are
-        missing then, and whoever keeps them can add them again."""
-        if self.folder is None or (changed := _changed(self.folder)) == self._seen:
+        """Load changes by other processes; next to no time if there are none. A damaged file is deleted; its answers can be
+        added again."""
+        if self.folder is None or (changed := _changed(self.folder)) == self._loaded:
             return
         if abs(time.time_ns() - changed) < COARSE:  # another change may get the same time
             changed = -1
@@ -82,30 +83,30 @@ class Past:
 
     def _read(self, changed: int) -> None:
         assert self.folder is not None
-        known = {segment.path: segment for segment in self._segments}
-        found = []
+        loaded = {segment.path: segment for segment in self._segments}
+        segments = []
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             try:
-                found.append(known.get(path) or Segment.open(path))
+                segments.append(loaded.get(path) or Segment.open(path))
             except Damaged:
                 path.unlink(missing_ok=True)
             except FileNotFoundError:  # replaced just now
                 changed = -1
-        self._use(found)
-        self._seen = changed
+        self._use(segments)
+        self._loaded = changed
 
     def add(self, answers: Sequence[tuple[int, Sequence[int]]]) -> None:
-        """Take in answers: milliseconds, but seconds for a thousand of them, and whenever a large segment is due for that.
+        """Add answers: milliseconds, but seconds for a thousand of them, and whenever a large segment is rebuilt.
 
         Args:
-            answers: (key, token ids) each, the oldest first; a key is a number below 2^64. One that it has already is left out.
+            answers: (key, token ids) each, the oldest first; a key is a number below 2^64. Keys that it has are skipped.
 
         Raises:
-            OSError: they cannot be written; nothing has changed.
+            OSError: they cannot be written; the index is unchanged.
         """
         self.refresh()
-        known = self.keys
-        new = [(key, np.asarray(tokens, ">u4")) for key, tokens in dict(answers).items() if key not in known and len(tokens)]
+        keys = self.keys
+        new = [(key, np.asarray(tokens, ">u4")) for key, tokens in dict(answers).items() if key not in keys and len(tokens)]
         if not new:
             return
         sources, size = [], sum(len(tokens) for _, tokens in new)
@@ -117,12 +118,12 @@ class Past:
                 else:
                     self._drop(segment)
         old = [answer for segment in reversed(sources) for answer in segment.answers()]
-        # Other processes may go on meanwhile: this takes the time.
+        # Building takes time, so it does not hold the lock.
         built = Segment.build([*old, *new])
-        with self._alone():
+        with self._locked():
             self.refresh()
-            known = self.keys
-            if lost := {key for key, _ in old if key not in known}:  # deleted meanwhile
+            keys = self.keys
+            if lost := {key for key, _ in old if key not in keys}:  # deleted meanwhile
                 built = built.without(lost)
             self._replace(built)
 
@@ -132,7 +133,7 @@ class Past:
         Raises:
             OSError: they are still there.
         """
-        with self._alone():
+        with self._locked():
             self.refresh()
             for segment in list(self._segments):
                 if not np.isin(segment.keys, np.array([*keys], "<u8")).any():
@@ -147,7 +148,7 @@ class Past:
         self.forget(self.keys)
 
     def lines(self, tokens: Sequence[int], most: int, reach: int) -> list[tuple[array[int], int]]:
-        """What followed the last tokens of a text in past answers.
+        """Find the lines that followed a text's last tokens in past answers.
 
         Args:
             tokens: the text.
@@ -155,14 +156,13 @@ class Past:
             reach: most tokens of a line, at least 1.
 
         Returns:
-            (tokens that followed, how many of the text's last tokens stood before them, at most DEEPEST): the longest match
-            first.
+            (line, number of the text's last tokens before it, at most DEEPEST): the longest match first.
         """
         self.refresh()
         if not self._segments or not len(tokens):
             return []
         context = np.array([*tokens[: -DEEPEST - 1 : -1], NOTHING], ">u4")
-        found: list[tuple[array[int], int]] = []
+        matches: list[tuple[array[int], int]] = []
         for segment in self._segments:
             shared, follows = segment.find(context, most, reach)
             over = (follows < 0) | (follows >= self._vocabulary)
@@ -171,52 +171,46 @@ class Past:
             for row, (match, end) in enumerate(zip(shared.tolist(), ends, strict=True)):
                 if match and end:
                     start = 4 * reach * row
-                    found.append((array("i", lines[start : start + 4 * end]), match))
+                    matches.append((array("i", lines[start : start + 4 * end]), match))
         if len(self._segments) > 1:
-            found.sort(key=itemgetter(1), reverse=True)
-        return found[:most]
+            matches.sort(key=itemgetter(1), reverse=True)
+        return matches[:most]
 
     def _use(self, segments: Sequence[Segment]) -> None:
         """Search these from now on, the largest first; one that another contains is left over from a crash."""
-        kept: list[Segment] = []
+        remaining: list[Segment] = []
         for segment in sorted(segments, key=lambda segment: -segment.size):
             keys = segment.keys
-            if len(keys) and not any(np.isin(keys, other.keys).all() for other in kept):
-                kept.append(segment)
-            elif segment.path is not None:
-                with suppress(OSError):
-                    segment.path.unlink()
-        self._segments = kept
+            if len(keys) and not any(np.isin(keys, larger.keys).all() for larger in remaining):
+                remaining.append(segment)
+            else:
+                _delete(segment)
+        self._segments = remaining
         counts = Counter[int]()
-        for segment in kept:
+        for segment in remaining:
             counts.update(dict(segment.frequent))
         total = len(self) or 1
         self._frequent = [(token, count / total) for token, count in counts.most_common() if token < self._vocabulary]
 
     def _replace(self, new: Segment, old: Segment | None = None) -> None:
-        """Put a segment in the place of another, and of those that it contains. Nobody else writes meanwhile."""
+        """Put a segment in the place of another, and of those that it contains, while holding the lock."""
         with self._using:
-            self._put(new, old)
-
-    def _put(self, new: Segment, old: Segment | None) -> None:
-        if self.folder is not None:
-            taken = [int(path.stem) for path in self.folder.glob(f"*{SUFFIX}") if path.stem.isdigit()]
-            path = self.folder / f"{max(taken, default=0) + 1:08}{SUFFIX}"
-            new.write(path)
-            new = Segment.open(path)
-            if old is not None and old.path is not None:
-                old.path.unlink(missing_ok=True)
-        self._use([new, *(segment for segment in self._segments if segment is not old)])
+            if self.folder is not None:
+                numbers = [int(path.stem) for path in self.folder.glob(f"*{SUFFIX}") if path.stem.isdigit()]
+                path = self.folder / f"{max(numbers, default=0) + 1:08}{SUFFIX}"
+                new.write(path)
+                new = Segment.open(path)
+                if old is not None and old.path is not None:
+                    old.path.unlink(missing_ok=True)
+            self._use([new, *(segment for segment in self._segments if segment is not old)])
 
     def _drop(self, segment: Segment) -> None:
-        if segment.path is not None:
-            with suppress(OSError):
-                segment.path.unlink()
+        _delete(segment)
         self._use([other for other in self._segments if other is not segment])
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """With no other process adding or removing."""
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from adding or removing."""
         if self.folder is None:
             yield
             return
@@ -229,8 +223,14 @@ class Past:
             os.close(descriptor)
 
 
+def _delete(segment: Segment) -> None:
+    if segment.path is not None:
+        with suppress(OSError):
+            segment.path.unlink()
+
+
 def _changed(folder: Path) -> int:
-    """When something was put into the folder or taken out."""
+    """Return the time of the folder's last change; -1 if it cannot be read."""
     try:
         return folder.stat().st_mtime_ns
     except OSError:

@@ -1,15 +1,15 @@
-"""Some past answers in one file, sorted so that what followed the last tokens is found by one binary search.
+"""Some past answers in one file, sorted so that one binary search finds the tokens that followed a context.
 
 Each position is sorted by the tokens *before* it, read backwards, as in the Burrows-Wheeler transform. So the positions that
-share the longest context with a text stand side by side where its own context would stand, and contexts of all lengths are
-found at once. A suffix array (Manber and Myers 1990, https://doi.org/10.1137/0222058) of the reversed tokens, by doubling.
+share the longest context with a text stand together where its context would stand, and one search finds contexts of all
+lengths. A suffix array (Manber and Myers 1990, https://doi.org/10.1137/0222058) of the reversed tokens, by doubling.
 
 The file: a header of HEADER bytes (JSON, padded with spaces), then three arrays.
 
     tokens   uint32, big-endian [n]   the answers in reverse: a context is read forwards, and bytes compare as tokens do;
                                       SEPARATOR in front of each answer and behind the last one
     order    uint32, little-endian [n]   indices into `tokens` where contexts begin, sorted
-    answers  uint64, little-endian [2, answers]   key of each answer, and where it begins in the text that is not reversed
+    answers  uint64, little-endian [2, answers]   key of each answer, and its start in the text that is not reversed
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 SEPARATOR = 0xFFFFFFFF
-"""Stands between answers: no context reaches across it."""
+"""The token between answers: no context reaches across it."""
 
 DEEPEST = 32
 """Tokens of a context that are compared."""
@@ -35,16 +35,16 @@ FORMAT = "specchat past answers"
 VERSION = 1
 
 FREQUENT = 32
-"""Most frequent tokens that the header tells."""
+"""Number of frequent tokens in the header."""
 
 NEAR = 24
-"""Positions looked at on either side of where a context would stand."""
+"""Positions compared on either side of a context's place in the order."""
 
 PAGE = 1 << 22
 """Bytes read at a time to check a file."""
 
 BLOCK = 1 << 18
-"""Places looked at together when answers go: as many as stay in a processor's cache."""
+"""Positions handled together when answers are removed: as many as fit in a processor's cache."""
 
 AHEAD = np.arange(512)
 """More than the longest context or draft."""
@@ -54,7 +54,7 @@ Array = Any
 
 
 class Damaged(Exception):
-    """A file is not what `Segment.write` makes."""
+    """A file was not written by `Segment.write`, or is incomplete."""
 
 
 class Segment:
@@ -69,11 +69,13 @@ class Segment:
     def __init__(self, data: Any, size: int, answers: int, frequent: Sequence[Sequence[int]], path: Path | None = None) -> None:
         """Use `data`: bytes of the three arrays, one after the other, behind HEADER others."""
         self._data = data
-        self.size, self.path = size, path
+        self.size = size
+        self.path = path
         self._tokens = np.frombuffer(data, ">u4", size, HEADER)
         self._order = np.frombuffer(data, "<u4", size, HEADER + 4 * size)
-        told = np.frombuffer(data, "<u8", 2 * answers, HEADER + 8 * size).reshape(2, answers)
-        self.keys, self._starts = told[0], told[1]
+        table = np.frombuffer(data, "<u8", 2 * answers, HEADER + 8 * size).reshape(2, answers)
+        self.keys = table[0]
+        self._starts = table[1]
         self._places = memoryview(data)[HEADER + 4 * size : HEADER + 8 * size].cast("I")
         self.frequent = [(int(token), int(count)) for token, count in frequent]
         """The most frequent tokens as (token, count), falling."""
@@ -92,29 +94,28 @@ class Segment:
             parts += [wall, np.asarray(tokens, ">u4")]
             at += 1 + len(tokens)
         text = np.concatenate([*parts, wall])[::-1]
-        told = np.array([[key for key, _ in answers], starts], "<u8")
-        return cls._of(text, _sorted(text), told)
+        return cls._assemble(text, _sorted(text), np.array([[key for key, _ in answers], starts], "<u8"))
 
     @classmethod
-    def _of(cls, tokens: Array, order: Array, told: Array) -> Segment:
+    def _assemble(cls, tokens: Array, order: Array, table: Array) -> Segment:
         counts = np.bincount(tokens[tokens != SEPARATOR])
         top = np.argsort(-counts, kind="stable")[:FREQUENT]
         frequent = [[int(token), int(counts[token])] for token in top if counts[token]]
-        body = (np.ascontiguousarray(tokens, ">u4").data, np.ascontiguousarray(order, "<u4").data, told.data)
+        body = (np.ascontiguousarray(tokens, ">u4").data, np.ascontiguousarray(order, "<u4").data, table.data)
         crc = 0
         for part in body:
             crc = zlib.crc32(part, crc)
-        facts = {"tokens": len(tokens), "answers": told.shape[1], "frequent": frequent, "crc": crc}
+        facts = {"tokens": len(tokens), "answers": table.shape[1], "frequent": frequent, "crc": crc}
         header = json.dumps({"format": FORMAT, "version": VERSION, **facts}).encode().ljust(HEADER)
-        return cls(b"".join((header, *body)), len(tokens), told.shape[1], frequent)
+        return cls(b"".join((header, *body)), len(tokens), table.shape[1], frequent)
 
     @classmethod
     def open(cls, path: Path) -> Segment:
-        """Map a file; nothing of it is read but the header.
+        """Map a file; only the header is read.
 
         Raises:
             OSError: it cannot be read.
-            Damaged: it is none of ours, or a part is missing.
+            Damaged: it is another kind of file, or a part is missing.
         """
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -122,10 +123,10 @@ class Segment:
                 raise Damaged
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
-            told = json.loads(data[:HEADER])
-            tokens, answers = int(told["tokens"]), int(told["answers"])
-            frequent = [[int(token), int(count)] for token, count in told["frequent"]]
-            if (told["format"], told["version"]) != (FORMAT, VERSION) or tokens < 1 or answers < 0:
+            header = json.loads(data[:HEADER])
+            tokens, answers = int(header["tokens"]), int(header["answers"])
+            frequent = [[int(token), int(count)] for token, count in header["frequent"]]
+            if (header["format"], header["version"]) != (FORMAT, VERSION) or tokens < 1 or answers < 0:
                 raise Damaged
             if size != HEADER + 8 * tokens + 16 * answers:
                 raise Damaged
@@ -134,7 +135,7 @@ class Segment:
             raise Damaged from None
 
     def write(self, path: Path) -> None:
-        """Write it to a file, for this user alone, whole or not at all.
+        """Write a file for this user alone, atomically.
 
         Raises:
             OSError: it cannot be written.
@@ -147,15 +148,14 @@ class Segment:
 
     @property
     def intact(self) -> bool:
-        """Whether all of it is as it was written; reads all of it."""
-        told = json.loads(self._data[:HEADER])
+        """Whether it is as it was written; reads the whole file."""
         crc = 0
         for at in range(HEADER, len(self._data), PAGE):
             crc = zlib.crc32(self._data[at : at + PAGE], crc)
-        return bool(crc == told["crc"])
+        return bool(crc == json.loads(self._data[:HEADER])["crc"])
 
     def answers(self) -> list[tuple[int, Array]]:
-        """(key, token ids) of each, as `build` takes them."""
+        """List (key, token ids) of each answer, as for `build`."""
         text = self._tokens[::-1]
         ends = [*self._starts[1:].tolist(), self.size - 1]
         return [
@@ -164,13 +164,13 @@ class Segment:
         ]
 
     def without(self, keys: Collection[int]) -> Segment:
-        """The same without some answers, or no answer at all; the rest need not be sorted again."""
-        gone = np.isin(self.keys, np.array([*keys], "<u8"))
+        """Copy it without some answers; the rest need not be sorted again."""
+        removed = np.isin(self.keys, np.array([*keys], "<u8"))
         ends = np.append(self._starts[1:], np.uint64(self.size - 1))
-        sizes = (ends - self._starts)[~gone]
-        told = np.array([self.keys[~gone], np.cumsum(sizes) - sizes], "<u8")
-        # Places in `tokens` where an answer that goes begins or ends, but not where another one that goes follows.
-        edges = np.concatenate([self._starts[gone], ends[gone]])
+        sizes = (ends - self._starts)[~removed]
+        table = np.array([self.keys[~removed], np.cumsum(sizes) - sizes], "<u8")
+        # Starts and ends of removed answers in `tokens`, without those between two removed answers.
+        edges = np.concatenate([self._starts[removed], ends[removed]])
         edges, times = np.unique(np.uint64(self.size) - edges, return_counts=True)
         edges = edges[times == 1].astype("<u4")
         shift = np.zeros(len(edges) + 1, "<u4")
@@ -180,10 +180,10 @@ class Segment:
             block = self._order[at : at + BLOCK]
             passed = np.searchsorted(edges, block, "right")
             order.append((block - shift[passed])[passed & 1 == 0])  # an odd number of edges: inside
-        return Segment._of(np.concatenate(np.split(self._tokens, edges)[::2]), np.concatenate(order), told)
+        return Segment._assemble(np.concatenate(np.split(self._tokens, edges)[::2]), np.concatenate(order), table)
 
     def find(self, context: Array, most: int, reach: int) -> tuple[Array, Array]:
-        """What followed the contexts that share most with a text's; of equal ones the latest first.
+        """Find the tokens that followed the contexts that share most with a text's; of equal ones the latest first.
 
         Args:
             context: the text's last tokens, at most DEEPEST, the last one first, and behind them one that no text has (uint32,
@@ -192,8 +192,7 @@ class Segment:
             reach: tokens that followed each.
 
         Returns:
-            (tokens shared [k], what followed [k, reach]): int32; an answer's end is -1, and what stands behind that means
-            nothing.
+            (tokens shared [k], tokens that followed [k, reach]): int32; an answer's end is -1, behind it anything may stand.
         """
         key = context[:-1].tobytes()
         data, places, width = self._data, self._places, len(key)
@@ -206,7 +205,7 @@ class Segment:
             else:
                 high = middle
         near = self._order[max(0, low - NEAR) : low + NEAR].astype(np.int64)
-        # There are separators at both ends, so a place beyond them is never reached by a match or a draft.
+        # There are separators at both ends, so no match or draft reaches beyond them.
         tokens = self._tokens
         shared = (tokens.take(near[:, None] + AHEAD[: len(context)], mode="clip") != context).argmax(1)
         shared[tokens.take(near - 1, mode="clip") == SEPARATOR] = 0  # an answer's end
@@ -216,9 +215,9 @@ class Segment:
 
 
 def _sorted(tokens: Array) -> Array:
-    """Where contexts of up to DEEPEST tokens begin, sorted; of equal ones the latest first.
+    """Sort the starts of contexts of up to DEEPEST tokens; of equal ones the latest first.
 
-    By doubling: what is sorted by its first h tokens gets a rank, and pairs of ranks sort it by its first 2h.
+    By doubling: contexts sorted by their first h tokens get ranks, and pairs of ranks sort them by their first 2h.
     """
     size = len(tokens)
     _, rank = np.unique(tokens, return_inverse=True)

@@ -1,5 +1,5 @@
-"""The method picks itself: every step goes to the one from which most tokens per second are expected (docs/auto.md). Discounted
-UCB (Garivier and Moulines 2008) in two situations: the text repeats itself, or it does not."""
+"""Automatic choice: every step goes to the method from which most tokens per second are expected (docs/auto.md). Discounted UCB
+(Garivier and Moulines 2008) in two situations: the text repeats itself, or it does not."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ...tree import Tree
 from ..fusion import Fusion
 from ..lookup import Lookup
 from ..suffix import Suffix
-from .figures import WRITTEN, Rounds, TargetFigures, figures_of, keep
+from .figures import WRITTEN, Rounds, TargetFigures, load_figures, save_figures
 
 REPEATING = 3
-"""Tokens at the end of the text that must have stood together before for it to repeat itself."""
+"""Least match at the end of a text that counts as repeating itself, in tokens."""
 
 LONG = 32
-"""Tokens of a text that is long: there is something to copy from, and reading it costs a draft model something."""
+"""Tokens of a long text: passages can be copied from it, and reading it costs a draft model time."""
 
 TRIAL = 4
-"""Rounds that each arm gets in a situation before it has to compete, half of them in one answer. A choice is kept as long."""
+"""Rounds that each arm gets in a situation before it has to compete, half of them in one answer; a choice holds as long."""
 
 TRIALS = 0.05
 """Share of an answer's time that methods which turn out slower may cost it."""
@@ -39,13 +39,13 @@ WIDTH = 0.6
 """Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
 
 ANSWER = 32
-"""Tokens after which an answer's own rounds count as much as all others'; reading is spread over no more."""
+"""Tokens after which the rounds of this answer count as much as all earlier ones; reading is spread over no more."""
 
 QUICK = 0.004
 """Seconds of a plain pass up to which a look at the text takes a share of it worth saving."""
 
 PAUSES = 4, 32
-"""Plain steps without a look at what else may pay, behind a short prompt: at first, and at most; twice as many each time."""
+"""Plain steps without looking for a draft, behind a short prompt: at first, and at most; twice as many each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Auto(Drafter):
     reads_cache = False
     summary = "Chooses the drafter and the number of nodes for every pass, by the tokens per second it expects."
     pays = "When you do not want to choose. It stops drafting where that would only cost time."
-    explains = "Before each pass it estimates what every way of drafting would give, in tokens a second. It takes the best."
+    explains = "Before each pass it estimates the tokens a second of each way of drafting, and takes the best."
     paper = "On Upper-Confidence Bound Policies for Non-Stationary Bandit Problems, Garivier 2008, arXiv:0805.3415"
     note = ""
     Params = AutoParams
@@ -85,91 +85,89 @@ class Auto(Drafter):
         self._context: Context | None = None
         self._figures = TargetFigures()
 
-        # What only reads the text: `fusion` where nodes are nearly free, else `lookup`.
+        # Drafters that only read the text: `fusion` where nodes are nearly free, else `lookup`.
         self._lookup = Lookup()
         self._fusion = Fusion()
         self._suffix = Suffix()
         self._reader: Lookup | Fusion = self._lookup
 
-        # What runs a model, by name, once it was opened; how many tokens of the text each has read.
+        # Drafters that run a model, by name, once they are open; the number of the text's tokens that each has read.
         self._arms = dict[str, Drafter]()
         self._read = dict[str, int]()
         self._following = Following()
 
-        # What was chosen in each situation, with the speeds expected of all; it holds for some rounds.
+        # The choice in each situation, with the speeds expected of all; it holds for some rounds.
         self._choices = dict[str, tuple[str, dict[str, float]]]()
         self._situation = ""
         self._best = ""
         self._via = ""
-        self._judged = 0
-        """Rounds that were judged."""
+        self._rounds = 0
 
-        # This answer alone. By situation: tokens that came, and how many were expected (as passes). How long its prompt was,
-        # and what trials have cost.
-        self._here = defaultdict[str, Rounds](lambda: Rounds(0, ANSWER, ANSWER))
-        self._begun = 0
+        # This answer alone. By situation: its tokens, and the number expected (as passes). Its prompt's length, and the cost
+        # of trials.
+        self._answer = defaultdict[str, Rounds](lambda: Rounds(0, ANSWER, ANSWER))
+        self._prompt = 0
         self._lost = 0.0
-        self._long = False
-        """The prompt was long."""
 
-        # Plain steps to come without a look at what else may pay, and how many there will be after the next look.
-        self._naps = 0
+        # Plain steps to come without looking for a draft, and their number after the next look.
+        self._skips = 0
         self._pause = PAUSES[0]
 
-        # Of the draft under way: tokens that its model has to read first, and seconds to open that model.
+        # Of the current draft: tokens that its model has to read first, and seconds to open that model.
         self._unread = 0
         self._opening = 0.0
 
-        self._before = (0, 0.0)
-        """Nodes and seconds of the pass before."""
+        self._last_pass = (0, 0.0)
+        """Nodes and seconds."""
 
     # An answer begins and ends
 
     def prepare(self, context: Context) -> None:
-        """Before an answer, or with other models beside the target: choose for each situation, and open what was chosen."""
+        """Choose for each situation, and open the choice, before an answer or with other draft models."""
         old, tokens = self._context, context.tokens
         self._context = context
         if old is not None and tokens is old.tokens and context.draft_models is old.draft_models:
             return
         self._time(0, 0.0)
         self._lookup.close()
-        keep(old, self._figures, WRITTEN)
-        known = self._figures = figures_of(context)
+        save_figures(old, self._figures, WRITTEN)
+        figures = self._figures = load_figures(context)
         same = self._following.same(tokens)
         self._read = {name: min(read, same) for name, read in self._read.items()}
-        self._naps, self._pause = 0, PAUSES[0]
-        self._long = len(tokens) >= LONG
-        self._lookup.reliability = known.reliability
+        self._skips = 0
+        self._pause = PAUSES[0]
+        self._lookup.reliability = figures.reliability
         self._lookup.reliability.restart()
-        self._reader = self._fusion if known.free else self._lookup
+        self._reader = self._fusion if figures.free else self._lookup
         self._reader.params = replace(self._reader.params, nodes=self.params.nodes)
         self._choices.clear()
-        self._here.clear()
-        self._begun, self._lost = len(tokens), 0.0
+        self._answer.clear()
+        self._prompt = len(tokens)
+        self._lost = 0.0
         for situation in ("new", "repeating"):
             self._situation = situation
             best, _ = self._choose(context)
-            if best != "greedy" and known.rounds[situation][best].yields > 1:
+            if best != "greedy" and figures.rounds[situation][best].yields > 1:
                 self._opened(best, context)
 
     def close(self) -> None:
         self._lookup.close()
-        keep(self._context, self._figures)
+        save_figures(self._context, self._figures)
         self._context = None
         while self._arms:
             self._arms.popitem()[1].close()
 
-    # What is expected
+    # Expected speeds
 
-    def _available(self, context: Context, known: TargetFigures) -> list[str]:
+    def _available(self, context: Context) -> list[str]:
         if not self.params.rivals or context.model is None:
             return []
         names: list[str] = []
         if context.head is not None:
             names.append(context.head.info.kind)
-        if known.drafts and context.draft_models:
+        if self._figures.drafts and context.draft_models:
             names.append("draft")
-            if context.branching and known.free:
+            if context.branching and self._figures.free:
                 names.append("tree")
             if any(model.info.pard_token is not None for model in context.draft_models):
                 names.append("pard")
@@ -178,59 +176,57 @@ class Auto(Drafter):
         return names
 
     def _missing(self, name: str, context: Context) -> int:
-        """Tokens that a method's model has to read before it can draft. The target's own layers have read them all."""
+        """Count the tokens that a method's model has to read before it drafts. The target's layers have read them all."""
         if name == "early-exit":
             return 0
         return max(0, len(context.tokens) - 1 - self._read.get(name, 0))
 
     def _speed(self, name: str, context: Context, every: float) -> float:
-        """v of docs/auto.md: tokens in the time of a one-node pass, with the bound's optimism and reading included.
+        """Compute v of docs/auto.md: tokens in the time of a one-node pass, with the bound's optimism and reading included.
 
-        Args:
-            name: of the method.
-            context: of the step.
-            every: N, what the rounds of all methods took in this situation.
+        `every` is N, the time of all methods' rounds in this situation.
         """
-        known = self._figures.rounds[self._situation][name]  # T = known.tokens, S = known.passes, n = known.lately
-        here = self._here[self._situation]  # f = here.yields
+        rounds = self._figures.rounds[self._situation][name]  # T = rounds.tokens, S = rounds.passes, n = rounds.lately
+        answer = self._answer[self._situation]  # f = answer.yields
         still = max(1, min(context.max_depth + 1, ANSWER))  # m
         reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / still  # c · r / m
-        optimism = 1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)
-        return optimism / (1 / (known.yields * here.yields) + reading)
+        optimism = 1 + WIDTH * math.sqrt(math.log(1 + every) / rounds.lately)
+        return optimism / (1 / (rounds.yields * answer.yields) + reading)
 
     def _choose(self, context: Context) -> tuple[str, dict[str, float]]:
-        """The method that is on trial in this situation, else the best; and the speed expected of each."""
+        """Choose the method on trial in this situation, else the best; return it and the speed expected of each."""
         if self._situation in self._choices:
             return self._choices[self._situation]
         rounds = self._figures.rounds[self._situation]
-        names = self._available(context, self._figures)
-        every = sum(each.lately for each in rounds.values())
+        names = self._available(context)
+        every = sum(record.lately for record in rounds.values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in names}
         # Half of a trial in one answer, as texts differ; and no more than a share of its time.
         untried = [name for name in names if rounds[name].rounds <= TRIAL]
-        if 2 * self._here[self._situation].rounds >= TRIAL:
+        if 2 * self._answer[self._situation].rounds >= TRIAL:
             untried = []
-        early = LOSS + self._lost > TRIALS * (len(context.tokens) - self._begun)
+        early = LOSS + self._lost > TRIALS * (len(context.tokens) - self._prompt)
         best = max((not early and untried) or speeds, key=speeds.__getitem__)
         if not (early and untried):  # else there may be time for a trial soon
             self._choices[self._situation] = best, speeds
         return best, speeds
 
-    # What is chosen
+    # The choice
 
     def sized(self, tree: Tree, context: Context) -> Tree:
-        """All of it: the one that drafted it was asked for its size."""
+        """Return the whole tree: its drafter has cut it already."""
         return tree
 
     def draft(self, context: Context) -> Tree:
-        self.note, self.sizes.declined = "", ()
+        self.note = ""
+        self.sizes.declined = ()
         self.prepare(context)
-        if self._naps:
-            self._naps -= 1
+        if self._skips:
+            self._skips -= 1
             return Tree([context.pending], [ROOT], via="greedy")
         costs = self._figures.at(len(context.tokens))
         match = self._lookup.match(context.tokens)
-        if context.max_depth < 1 or not costs.known or costs.since >= MEMORY:  # all is held against plain passes
+        if context.max_depth < 1 or not costs.known or costs.since >= MEMORY:  # plain passes are the yardstick
             return self._plain(context)
         self._situation = "repeating" if match >= REPEATING else "new"
         best, speeds = self._choose(context)
@@ -239,71 +235,68 @@ class Auto(Drafter):
         self._best = best
 
         target = max(speeds.values())  # a method on trial counts as much as the best
-        reads = self._reader is self._fusion
-        gain = [costs.seconds(nodes) / costs.pace for nodes in range(self.params.nodes + 1)], target
-        if reads or context.past is not None or self._lookup.promises(match, *gain):
-            tree = self._read_out(context, match, target)
+        fusing = self._reader is self._fusion
+        relative = [costs.seconds(nodes) / costs.pace for nodes in range(self.params.nodes + 1)]
+        if fusing or context.past is not None or self._lookup.promises(match, relative, target):
+            tree = self._draft_from_text(context, match, target)
             if tree is not None:
                 return tree
         if best != "greedy":
-            return self._ask(best, context, speeds)
-        if not reads and self._before[0] < 2 and costs.pace < QUICK:
-            if self._long:
+            return self._draft_with(best, context, speeds)
+        if not fusing and self._last_pass[0] < 2 and costs.pace < QUICK:
+            if self._prompt >= LONG:
                 # A match grows by one with each token.
-                while self._naps < PAUSES[0] and not self._lookup.promises(match + self._naps + 1, *gain):
-                    self._naps += 1
+                while self._skips < PAUSES[0] and not self._lookup.promises(match + self._skips + 1, relative, target):
+                    self._skips += 1
             else:
-                self._naps = self._pause
+                self._skips = self._pause
                 self._pause = min(2 * self._pause, PAUSES[1])
         return self._plain(context)
 
     def _lacks_states(self, name: str, context: Context) -> bool:
-        """Whether a trained drafter has to wait a step for the last of the target's states, which the first pass makes."""
+        """Return whether a trained drafter has to wait a step for the last of the target's states."""
         head = context.head
         return head is not None and name == head.info.kind and context.session.length < len(context.tokens) - 1
 
     def _plain(self, context: Context) -> Tree:
         tree, pace = Tree([context.pending], [ROOT], via="greedy"), self._figures.costs.pace
         if self._via != "greedy":
-            self._by("greedy", tree, f"no draft would pay, {1 / pace:.0f} tokens a second" if pace else "")
+            self._credit("greedy", tree, f"no draft would pay, {1 / pace:.0f} tokens a second" if pace else "")
         return tree
 
-    def _read_out(self, context: Context, match: int, target: float) -> Tree | None:
-        """A tree of what the text tells, as far as its nodes pay; None where none does.
-
-        Args:
-            context: of the step.
-            match: tokens at the end of the text that stood together before.
-            target: tokens in a one-node pass's time that it has to beat.
-        """
-        self._unread, self._opening, self.sizes.declined = 0, 0.0, ()
+    def _draft_from_text(self, context: Context, match: int, target: float) -> Tree | None:
+        """Draft from the text, as far as nodes pay; None where none does. `target` is the number of tokens to beat in the time
+        of a one-node pass."""
+        self._unread = 0
+        self._opening = 0.0
+        self.sizes.declined = ()
         seconds = self._figures.costs.seconds
         readers: list[Lookup | Fusion | Suffix] = [self._reader]
         if match >= REPEATING:
             readers.append(self._suffix)
-        found: tuple[float, Lookup | Fusion | Suffix, Tree] | None = None
+        best: tuple[float, Lookup | Fusion | Suffix, Tree] | None = None
         for reader in readers:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             drafted = reader.draft(context)
-            growing = time.perf_counter() - begun
+            growing = time.perf_counter() - started
             costs = [(seconds(nodes) + growing) / seconds(1) for nodes in range(len(drafted) + 1)]
             tree = reader.sizes.cut(drafted, context, costs=costs, rate=target)
             _, speed = reader.sizes.promised
             self.sizes.declined = self.sizes.declined or reader.sizes.declined
-            if len(tree) > 1 and (found is None or speed > found[0]):
-                found = speed, reader, tree
-        if found is None:
+            if len(tree) > 1 and (best is None or speed > best[0]):
+                best = speed, reader, tree
+        if best is None:
             return None
-        speed, reader, tree = found
-        self.sizes.declined, expected = (), reader.sizes.promised[0]
-        rate = speed / seconds(1)
-        return self._by(reader.name, tree, f"the text promises {expected:.1f} tokens a pass, {rate:.0f} a second")
+        speed, reader, tree = best
+        self.sizes.declined = ()
+        expected, rate = reader.sizes.promised[0], speed / seconds(1)
+        return self._credit(reader.name, tree, f"the text promises {expected:.1f} tokens a pass, {rate:.0f} a second")
 
-    def _ask(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
-        """The draft of a method that runs a model."""
-        begun = time.perf_counter()
+    def _draft_with(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
+        """Draft with a method that runs a model."""
+        started = time.perf_counter()
         drafter = self._opened(name, context)
-        self._opening = time.perf_counter() - begun
+        self._opening = time.perf_counter() - started
         self._unread = self._missing(name, context)
         tree = drafter.draft(context)
         self._read[name] = len(context.tokens)
@@ -312,28 +305,27 @@ class Auto(Drafter):
             return tree
         pace = self._figures.costs.pace
         trial = "on trial, " if speeds[name] < max(speeds.values()) else ""
-        others = ", ".join(f"{other} {speed / pace:.0f}" for other, speed in speeds.items() if other != name)
-        return self._by(name, tree, f"{trial}{speeds[name] / pace:.0f} tokens a second expected; {others}")
+        rivals = ", ".join(f"{rival} {speed / pace:.0f}" for rival, speed in speeds.items() if rival != name)
+        return self._credit(name, tree, f"{trial}{speeds[name] / pace:.0f} tokens a second expected; {rivals}")
 
     def _opened(self, name: str, context: Context) -> Drafter:
-        """A method that can draft at once."""
         if name not in self._arms:
             self._arms[name] = methods()[name]()
             self._arms[name].prepare(context)
         return self._arms[name]
 
-    def _by(self, via: str, tree: Tree, why: str) -> Tree:
-        """Remember who drafts; say why if that is another than before."""
+    def _credit(self, via: str, tree: Tree, reason: str) -> Tree:
+        """Mark the tree's drafter; note the reason if it is another than before."""
         tree.via = via
         if via != self._via:
             self._via = via
-            self.note = f"{'plain decoding' if via == 'greedy' else via}: {why}" if why else ""
+            self.note = f"{'plain decoding' if via == 'greedy' else via}: {reason}" if reason else ""
         return tree
 
-    # What is measured
+    # Measurements
 
     def learn(self, verified: Verified) -> None:
-        if self._naps:
+        if self._skips:
             return
         via, tree = verified.tree.via, verified.tree
         assert self._context is not None
@@ -344,39 +336,40 @@ class Auto(Drafter):
             drafter = self._fusion if via == "fusion" else self._arms.get(via)
             if drafter is not None:
                 drafter.learn(verified)
-            self._read[via] = self._read.get(via, 0) + len(verified.path)  # a round of its own leaves it nothing to read
+            self._read[via] = self._read.get(via, 0) + len(verified.path)  # its own draft it has read already
             self._pause = PAUSES[0]
             if via in self._arms:
-                self._judge(via, verified)
-        # Early exit leaves only the other layers to do, so its passes tell nothing of whole ones.
+                self._learn_round(via, verified)
+        # Early exit leaves only the other layers to evaluate, so its passes say nothing about whole ones.
         self._time(0 if tree.pre_evaluated else len(tree), verified.forward_seconds)
 
     def _time(self, nodes: int, seconds: float) -> None:
-        """Learn what passes take. Several nodes have cost what a plain pass behind them takes longer, too (llama.cpp)."""
+        """Learn the cost of passes. A pass over several nodes may also slow the plain pass behind it (llama.cpp)."""
         costs = self._figures.costs
-        (before, taken), self._before = self._before, (nodes, seconds)
+        last_nodes, last_seconds = self._last_pass
+        self._last_pass = (nodes, seconds)
         costs.since += 1
-        if nodes == 1 and ((before == 1 and taken) or not costs.known):
+        if nodes == 1 and ((last_nodes == 1 and last_seconds) or not costs.known):
             costs.learn(1, seconds)
-        elif before > 1 and taken:
-            longer = seconds - costs.seconds(1) if nodes == 1 and seconds else 0.0
-            costs.learn(before, taken + longer)
+        elif last_nodes > 1 and last_seconds:
+            slowdown = seconds - costs.seconds(1) if nodes == 1 and seconds else 0.0
+            costs.learn(last_nodes, last_seconds + slowdown)
 
-    def _judge(self, name: str, verified: Verified) -> None:
-        """Take in a method's round, less what it had to read. One that began with much of that tells what reading takes."""
-        known, tokens = self._figures, len(verified.path)
-        pace, rounds = known.costs.pace, known.rounds[self._situation][name]
-        forward = verified.forward_seconds or known.costs.seconds(len(verified.tree))  # 0: it read the prompt as well
+    def _learn_round(self, name: str, verified: Verified) -> None:
+        """Learn from a method's round, less its reading. A round that began with much reading shows the cost of reading."""
+        figures, tokens = self._figures, len(verified.path)
+        pace, rounds = figures.costs.pace, figures.rounds[self._situation][name]
+        forward = verified.forward_seconds or figures.costs.seconds(len(verified.tree))  # 0: it read the prompt as well
         spent = (verified.draft_seconds + forward) / pace
         passes = spent - self._opening / pace
-        reading = known.reading.get(name, 0.0)
+        reading = figures.reading.get(name, 0.0)
         if self._unread >= LONG and rounds.rounds > 2:
             beyond = max(0.0, passes - rounds.passes / rounds.rounds)
-            known.reading[name] = (reading + beyond / self._unread) / 2
+            figures.reading[name] = (reading + beyond / self._unread) / 2
         passes = max(forward / pace, passes - self._unread * reading)
-        self._here[self._situation].learn(tokens, passes * rounds.yields)
-        known.learn(self._situation, name, tokens, passes, spent)
+        self._answer[self._situation].learn(tokens, passes * rounds.yields)
+        figures.learn(self._situation, name, tokens, passes, spent)
         self._lost += max(0.0, spent - tokens)
-        self._judged += 1
-        if self._judged % TRIAL == 0 or (rounds.yields < 1 and name == self._best):  # what loses time is not kept on
+        self._rounds += 1
+        if self._rounds % TRIAL == 0 or (rounds.yields < 1 and name == self._best):  # a method that loses time is dropped
             self._choices.clear()

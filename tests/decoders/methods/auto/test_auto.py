@@ -75,7 +75,7 @@ def draft_model(draft_model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
 @pytest.fixture
 def auto(monkeypatch: pytest.MonkeyPatch) -> Auto:
     """One that knows nothing yet, and whose own work takes no time."""
-    monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
+    monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
     monkeypatch.setattr("specchat.decoders.methods.auto.auto.time.perf_counter", lambda: 0.0)
     return Auto()
 
@@ -111,7 +111,7 @@ def test_what_nodes_cost_decides_which_trees_take_part(
     assert taken[other] == 0
     assert every[reader] > 0 or reader == "lookup", "this text has nothing to copy"
     context = Context(prompt, builtin_model.open_session(), Sampling(), 50, frozenset(), True, [draft_model], builtin_model)
-    assert ("tree" in auto._available(context, auto._figures)) == (slope == 0)
+    assert ("tree" in auto._available(context)) == (slope == 0)
 
 
 def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
@@ -157,16 +157,16 @@ def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft
 
 def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "file", tmp_path / "cache" / "auto.json")
-    monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
+    monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
     model = looping()
     context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)
-    known = figures.figures_of(context)
+    known = figures.load_figures(context)
     for _ in range(3):
         known.costs.learn(1, 1.0)
     known.rounds["new"]["draft"].learn(5, 2.0)
-    figures.keep(context, known)
-    monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
-    read = figures.figures_of(context)
+    figures.save_figures(context, known)
+    monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
+    read = figures.load_figures(context)
     assert read is not known
     assert read.costs.seconds(1) == pytest.approx(known.costs.seconds(1), rel=0.1)
     assert read.rounds == known.rounds
@@ -187,12 +187,12 @@ def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkey
     model = looping()
     context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)
     monkeypatch.setattr(figures, "file", tmp_path / "auto.json")
-    monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
+    monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
     (tmp_path / "auto.json").write_text(text.replace("KEY", figures._key(context)), "utf-8")
-    known = figures.figures_of(context)
+    known = figures.load_figures(context)
     assert not known.costs.known
     assert not known.rounds
     for _ in range(3):
         known.costs.learn(1, 1.0)
-    figures.keep(context, known)
-    assert figures._kept()[figures._key(context)]["passes"] == {"0": [[1, 1.0]]}
+    figures.save_figures(context, known)
+    assert figures._read_file()[figures._key(context)]["passes"] == {"0": [[1, 1.0]]}
