@@ -41,7 +41,6 @@ class Context:
     draft_models: Sequence[Model] = ()
     """The draft models loaded with the target, if any."""
     model: Model | None = None
-    """The target model."""
     acceptance: Acceptance = EXACT
     """The acceptance rule in force. Under `exact`, a drafter that samples should share the target's noise (the same Sampling
     and position give the same pick); under the other rules its draws must be independent of it."""
@@ -347,7 +346,6 @@ def parse_params(method: type[Configured], settings: dict[str, Any]) -> Any:
 
 
 def _convert(method: str, f: Any, value: Any) -> Any:
-    """Convert a value to the type of its field and check it against the field's range."""
     kind = KINDS[setting_type(f)]
     if kind is bool and isinstance(value, str):
         if value.lower() not in ON_OFF:

@@ -24,7 +24,7 @@ from .step import StepRecord
 from .text import Stops, TextStream, joined
 from .tree import Tree
 from .verifying.clock import ProbabilityRecorder, StepClock
-from .verifying.guard import SideGuard
+from .verifying.passes import SideGuard
 from .verifying.verify import verify
 
 if TYPE_CHECKING:
@@ -353,7 +353,6 @@ class Generation(Iterator[Step]):
         )
 
     def _append(self, drafter: Drafter, outcome: Outcome, clock: StepClock) -> Step:
-        """Make an outcome part of the answer."""
         note = self._next_note
         self._next_note = ""
         new = self._cut(list(outcome.tokens), done=outcome.done)

@@ -20,8 +20,7 @@ from .stats import Totals
 from .step import StepRecord
 from .tree import Tree
 from .verifying.clock import ProbabilityRecorder, StepClock
-from .verifying.guard import Guard
-from .verifying.passes import Pass
+from .verifying.passes import Guard, Pass
 from .verifying.verify import verify
 
 if TYPE_CHECKING:  # NumPy, which listing the methods should not import
@@ -159,13 +158,13 @@ class BlankSession(TreeSession[Node]):
         """Return the scores after some nodes."""
         return BlankScores(nodes, self._token)
 
-    def _settle(self, path: Sequence[int], kept: dict[int, Node]) -> None:
+    def _settle(self, *_: object) -> None:
         pass
 
-    def _free(self, gone: set[int]) -> None:
+    def _free(self, *_: object) -> None:
         pass
 
-    def _cut(self, length: int) -> None:
+    def _cut(self, *_: object) -> None:
         pass
 
     def close(self) -> None:

@@ -106,11 +106,11 @@ class Totals:
     passes: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Nodes of a pass → (timed steps that evaluated so many, sum of their `forward_seconds`)."""
     drafted_at: list[int] = field(default_factory=list)
-    """By draft position, from 0: steps with a draft token there and all tokens before it accepted."""
+    """Steps with a draft token at each position, from 0, and all before it accepted."""
     accepted_at: list[int] = field(default_factory=list)
-    """By draft position: those of these steps in which it was accepted."""
+    """Those of them in which it was accepted too."""
     parts: dict[str, DrafterTotals] = field(default_factory=dict)
-    """By name, the drafters that drafted together; empty if the method drafted alone."""
+    """Drafters that drafted together, by name; empty if the method drafted alone."""
     curve: tuple[tuple[int, float], ...] = ()
     """(nodes, seconds) of passes as measured at load; empty if unknown."""
     thought: Share = field(default_factory=Share)
@@ -271,7 +271,6 @@ class Totals:
 
 
 def _expected(length: int, rate: float) -> float:
-    """Sum the tokens expected from a pass that verifies a chain."""
     return sum(rate**i for i in range(length + 1))
 
 

@@ -55,7 +55,7 @@ class StepRecord:
     drafters: Sequence[str] = field(default_factory=list)
     """Names of the drafters that grew the tree together; empty if the method drafted alone."""
     sources: Sequence[int] = field(default_factory=list)
-    """By tree node, where there are `drafters`: bit i is set if `drafters[i]` guessed it."""
+    """Bits of each tree node, where there are `drafters`: bit i is set if `drafters[i]` guessed it."""
     grammar: int = 0
     """Number of grammar-forced tokens among `tokens`, neither drafted nor accepted: all of them in a step of no nodes, which
     the constraint wrote without a pass."""

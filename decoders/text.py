@@ -138,7 +138,6 @@ class _Pattern:
 
 
 def _checked(pattern: str) -> _Pattern:
-    """Compile a stop regex and try it."""
     name = f"regex {pattern!r:.60}"
     copies = len(pattern)
     for group, count in re.findall(r"(\)\s*)?\{(\d+)", pattern):
@@ -284,7 +283,6 @@ class TextStream:
         return self._part_by_part(pieces) + self._end_part()
 
     def _push_parted(self, splitter: Splitter, token: int) -> str:
-        """Add a token of a model that thinks."""
         before, thinking = splitter.part, self.thinking
         if token in splitter.atoms and not splitter.bound:
             pieces = splitter.push(self._detokenizer.flush(), token)

@@ -38,8 +38,8 @@ class Tree:
     window: frozenset[int] = frozenset()
     """Nodes that are not guesses of what comes next, such as a lookahead window; not counted as drafted."""
     probs: dict[int, Draws] | None = None
-    """By parent, where a draft's distribution proposed children; all others count as certain (q = 1). Read by `soft` acceptance
-    and by `rejection` above temperature 0."""
+    """Draws of each parent whose children a draft's distribution proposed; other children count as certain (q = 1). Read by
+    `soft` acceptance and by `rejection` above temperature 0."""
     apart: bool = False
     """Whether what was drawn on one path is independent of the other paths, so that `rejection` may test whole paths. True for
     chains."""
@@ -55,7 +55,7 @@ class Tree:
     drafters: tuple[str, ...] = ()
     """Names of the drafters that grew it together; empty if the method drafted alone."""
     sources: list[int] = field(default_factory=list)
-    """By node, where there are `drafters`: bit i is set if `drafters[i]` guessed it; 0 for node 0."""
+    """Bits of each node, where there are `drafters`: bit i is set if `drafters[i]` guessed it; 0 for node 0."""
     certain: frozenset[int] = frozenset()
     """Grammar-forced nodes; not counted as drafted either."""
     keeps: bool = False
@@ -63,7 +63,7 @@ class Tree:
     origin: Tree | None = None
     """The tree that it was cut from; None if it is as it was drafted."""
     places: Sequence[int] = ()
-    """By node, its number in `origin`."""
+    """Number of each node in `origin`."""
     reached: list[float] = field(default_factory=list, compare=False)
     """The probability of each node's path as the drafter sees it [n], by which the tree is cut to the size that pays; empty
     to verify it as it is."""

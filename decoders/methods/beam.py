@@ -223,7 +223,6 @@ class Beam(Drafter):
         return max(choices, key=lambda text: text.score).end
 
     def _begin(self, context: Context) -> Search:
-        """Begin a search at the pending token, and free the session's other nodes."""
         context.session.commit(())
         pending = Link(context.pending, None, 0)
         return Search(
@@ -329,7 +328,6 @@ def _parent(link: Link) -> int:
 
 
 def _line(start: Link, end: Link) -> list[Link]:
-    """List the links from `start` down to `end`."""
     out = []
     link: Link | None = end
     while link is not None and link.length >= start.length:

@@ -221,7 +221,6 @@ class Fusion(Drafter):
             self.weights.refresh()
 
     def _grow(self, context: Context) -> Tree:
-        """Grow the tree, its nodes in the order of their probability."""
         eos, max_depth, branching = context.eos_ids, context.max_depth, context.branching
         floor = self.sizes.least(context, self.params.floor)
         budget = node_budget(context, self.params.nodes)
@@ -350,7 +349,6 @@ class Fusion(Drafter):
         return expansion
 
     def _learn_choice(self, expansion: Expansion, chosen: int) -> None:
-        """Learn from the target's choice after a node."""
         text, end = self._text, len(self.model.tokens)
         right, total = [0.0] * KINDS, [0.0] * KINDS
         for (follows, match, _), weight in zip(expansion.votes, expansion.cast, strict=True):

@@ -1,7 +1,7 @@
 """Jacobi decoding: a block of guesses is iterated to its fixed point, which is the plain method's own continuation.
 
-Santilli et al., "Accelerating Transformer Inference for Translation via Parallel Decoding" (2023), arXiv:2305.10427;
-Song et al., "Accelerating Feedforward Computation via Parallel Nonlinear Equation Solving" (2021), arXiv:2002.03629.
+Before Santilli et al.: Song et al., "Accelerating Feedforward Computation via Parallel Nonlinear Equation Solving" (2021),
+arXiv:2002.03629.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Lookahead decoding: Jacobi iterations in a window next to the answer yield n-grams, which are verified in the same pass.
-
-Fu et al., "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding" (2024), arXiv:2402.02057.
-"""
+"""Lookahead decoding: Jacobi iterations in a window next to the answer yield n-grams, which are verified in the same pass."""
 
 from __future__ import annotations
 

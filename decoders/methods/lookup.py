@@ -116,10 +116,8 @@ class Lookup(Drafter):
         self.reliability = Reliability()
         """Reliability of matches in this text and earlier ones; may be replaced between texts."""
         self._eos: Collection[int] = ()
-        self._place = -1
-        """Index of the token that followed the longest match; -1 for no match."""
-        self._match = 0
-        """Length of that match."""
+        self._latest = -1, 0
+        """The longest match: index of the token that followed it, or -1 for no match, and its length."""
 
     def draft(self, context: Context) -> Tree:
         if self.params.variant == "reference":
@@ -133,8 +131,9 @@ class Lookup(Drafter):
         index = self._index
         if not index.followed(tokens):
             index.follow(tokens)
-            self._place = -1
-        text, place, match = index.tokens, self._place, self._match
+            self._latest = -1, self._latest[1]
+        text = index.tokens
+        place, match = self._latest
         for token in tokens[len(text) :]:
             if place >= 0:
                 right = text[place] == token
@@ -143,11 +142,8 @@ class Lookup(Drafter):
             index.append(token)
             if place < 0:
                 place, match = index.latest
-        self._set_match((place, match) if place >= 0 else index.latest)
-        return self._match
-
-    def _set_match(self, latest: tuple[int, int]) -> None:
-        self._place, self._match = latest
+        self._latest = (place, match) if place >= 0 else index.latest
+        return self._latest[1]
 
     def close(self) -> None:
         """Learn from the text's last tokens, for `match`."""
@@ -172,11 +168,11 @@ class Lookup(Drafter):
 
     def learn(self, verified: Verified) -> None:
         """Learn how far the text continued the longest match, whether or not lookup drafted it."""
-        start = at = self._place
+        start, match = self._latest
         if start < 0:
             return
-        self._place = -1
-        text, path, match = self._index.tokens, verified.path, self._match
+        self._latest = -1, match
+        text, path, at = self._index.tokens, verified.path, start
         for node in path[1:]:
             right = text[at] == verified.tree.tokens[node]
             self.reliability.learn(min(match, LONGEST), right)
@@ -207,7 +203,6 @@ class Lookup(Drafter):
         return []
 
     def _grow(self, context: Context) -> Tree:
-        """Grow the tree of all lines, best first."""
         params, eos = self.params, context.eos_ids
         reach = min(context.max_depth, params.nodes - 1)
         tree = Tree.root(context.pending)
@@ -215,17 +210,18 @@ class Lookup(Drafter):
         if params.floor < 0:
             tree.reached = chances
         self._eos = eos
-        self._set_match(self._index.latest)
-        if reach <= 0 or (not self._match and context.past is None):
+        self._latest = self._index.latest
+        _, match = self._latest
+        if reach <= 0 or (not match and context.past is None):
             return tree
         floor = self.sizes.least(context, params.floor)
         reliability = self.reliability
         shortest = params.min_ngram
         # Shorter matches begin with a token that is not worth its node. The longest stays: whether it pays is decided later.
-        longest = self._match if params.floor < 0 else params.longest
+        longest = match if params.floor < 0 else params.longest
         while shortest < min(params.longest, longest) and reliability[shortest] < floor:
             shortest += 1
-        if self._match < shortest and context.past is None:  # nothing matches
+        if match < shortest and context.past is None:  # nothing matches
             return tree
         factor = reliability.factor
         tokens, parents = tree.tokens, tree.parents
@@ -271,7 +267,7 @@ class Lookup(Drafter):
         yielded = set[bytes]()
         for start, match in self._index.matches(most, params.longest, shortest):
             if not yielded:  # the longest one
-                self._set_match((start, match))
+                self._latest = start, match
             line = text[start : start + reach]
             while len(line) < reach:  # a late match: it overlaps what it predicts
                 line.extend(line[: reach - len(line)])

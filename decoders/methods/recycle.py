@@ -1,8 +1,4 @@
-"""Token recycling: the target's earlier candidates are drafted. No training, no second model, a table of a few MB.
-
-Luo et al., "Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token Recycling" (2024),
-arXiv:2408.08696.
-"""
+"""Token recycling: the target's earlier candidates are drafted. No training, no second model, a table of a few MB."""
 
 from __future__ import annotations
 
@@ -134,7 +130,6 @@ class Recycle(Drafter):
         return self._grow(context, shares, 1 if not context.branching else params.successors)
 
     def _grow(self, context: Context, shares: Sequence[float], ranks: int) -> Tree:
-        """Grow the tree best first: always by the child whose path is most probable."""
         table, eos, reach = self._table, context.eos_ids, context.max_depth
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)

@@ -1,7 +1,5 @@
 """Suffix decoding: drafts the tokens that followed the text's last ones most often, in this text and in past answers.
 
-Oliaro et al., "SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications" (2024), arXiv:2411.04975.
-
 The paper counts every sequence of tokens in a suffix tree. Here it is a suffix automaton (Blumer et al.,
 https://doi.org/10.1016/0304-3975(85)90157-4), with the same counts in at most two states a token.
 """
@@ -275,7 +273,6 @@ class Suffix(Drafter):
         return best
 
     def _sources(self, context: Context) -> Sequence[tuple[SuffixAutomaton, tuple[int, int]]]:
-        """List each automaton with the match of the text's last tokens."""
         text = self._text, self._text.end
         # The history's past answers include this session's, except deleted ones.
         return [text] if context.past is not None else [text, (self._past, self._match)]

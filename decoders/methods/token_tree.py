@@ -1,8 +1,7 @@
 """Token trees of a draft model, and the merge of several drafters' trees into one, verified in one pass.
 
-Miao et al., "SpecInfer: Accelerating Large Language Model Serving with Tree-based Speculative Inference and Verification"
-(2023), arXiv:2305.09781: an expansion ⟨k₁ … kₘ⟩ gives each node at depth i the draft model's kᵢ best successors. The shape
-`best` follows the draft model's own confidence instead (growth.py).
+In SpecInfer an expansion ⟨k₁ … kₘ⟩ gives each node at depth i the draft model's kᵢ best successors. The shape `best` follows
+the draft model's own confidence instead (growth.py).
 """
 
 from __future__ import annotations
@@ -140,7 +139,6 @@ class TokenTree(Grower):
 
 
 def _parse_expansion(text: str) -> list[int]:
-    """Read the numbers of an expansion such as 1,1,3,1."""
     parts = text.replace(" ", "").replace("x", ",").split(",")
     if not all(part.isdigit() and 1 <= int(part) <= 64 for part in parts):
         raise UserError(f"tree.expansion is a list of numbers from 1 to 64 such as 1,1,3,1, not {text!r}.")

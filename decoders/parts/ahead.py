@@ -254,7 +254,6 @@ class Ahead(DraftModelProposer):
         return guesses
 
     def _discard(self) -> None:
-        """Throw away the nodes ahead."""
         self._wasted += len(self._nodes_ahead)
         self.session.drop([node.id for node in self._nodes_ahead])
         self._nodes_ahead.clear()
@@ -267,7 +266,6 @@ class Ahead(DraftModelProposer):
         return guesses
 
     def _stop(self) -> None:
-        """Wait for the pass under way, if there is one."""
         if self._job is not None:
             self._halt = True
             self._error = self._job.exception()

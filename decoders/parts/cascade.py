@@ -143,7 +143,6 @@ class ChainDrafter(Drafter):
         return min(self._schedule.length(params.tokens, params.most), context.max_depth)
 
     def _chain(self, proposer: Proposer, context: Context, length: int) -> Tree:
-        """Draft the pending token and a line of guesses."""
         params = self.params
         enough = params.threshold if params.schedule == "confidence" else 0.0
         return grow_chain(proposer, context, length, enough, self._copies if params.cascade else None)

@@ -200,7 +200,7 @@ class Proposer(ABC):
 
 
 class DraftModelProposer(Proposer):
-    """A draft model in a session of its own, which follows the target's text.
+    """A draft model whose session follows the target's text.
 
     One of the two may have ids that the other lacks: tokens added to a vocabulary, padding. Those that the target lacks are
     never guessed. Those that the draft model lacks it reads as their text, or, if they have none as control tokens do, not at

@@ -113,7 +113,6 @@ class Reencoded:
         return out if out[: len(start)] == start else [*start, *out]
 
     def _encoded(self, model: Model, start: list[int], text: str) -> list[int]:
-        """Encode text without the BOS token."""
         ids = model.encode(text)
         return ids[len(start) :] if start and ids[: len(start)] == start else ids
 

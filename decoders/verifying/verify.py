@@ -10,8 +10,7 @@ from ..acceptance import accept
 from ..base import Context, Drafter, Outcome, Verified
 from ..tree import Tree
 from .clock import ProbabilityRecorder, StepClock
-from .guard import Guard
-from .passes import Pass
+from .passes import Guard, Pass
 
 
 class ConstrainedPass(Pass):
@@ -100,7 +99,6 @@ class ConstrainedPass(Pass):
         return self._rows[node]
 
     def _line(self, node: int) -> list[int]:
-        """List the tokens behind the answer's end, down to a node."""
         return [self.tree.tokens[i] for i in self.tree.path(node)[1:]]
 
 

@@ -293,7 +293,6 @@ class Auto(Drafter):
         return self._credit(reader.name, tree, f"the text promises {expected:.1f} tokens a pass, {rate:.0f} a second")
 
     def _draft_with(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
-        """Draft with a method that runs a model."""
         started = time.perf_counter()
         drafter = self._opened(name, context)
         self._opening = time.perf_counter() - started

@@ -145,7 +145,6 @@ def _read_file() -> dict[str, Any]:
 
 
 def _key(context: Context) -> str:
-    """Name the machine, the target and its drafters."""
     infos = [model.info for model in (context.model, *context.draft_models) if model is not None]
     names = [f"{info.path or info.name} {info.backend} {info.dtype} {info.device}" for info in infos]
     return " + ".join([platform.node(), *names, *([context.head.info.name] if context.head is not None else [])])

@@ -1,8 +1,5 @@
 """DFlash: a drafter trained for the target fills in a whole block of tokens in one pass, from the target's hidden states. In
-DSpark and DFlash 2, its relatives, the token before each position has a say too: every branch of a tree has its own guesses.
-
-Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), arXiv:2602.06036.
-"""
+DSpark and DFlash 2, its relatives, guesses also depend on the token before: every branch of a tree has its own."""
 
 from __future__ import annotations
 

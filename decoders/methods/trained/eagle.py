@@ -36,7 +36,7 @@ COPIES = 2.0
 """Least number of right tokens that prompt lookup must expect in order to draft in the head's place."""
 
 _experience: WeakKeyDictionary[Head, Experience] = WeakKeyDictionary()
-"""How reliably each head's target repeats the text."""
+"""Experience with each head."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""Medusa: heads trained for the target guess the positions ahead from its last hidden state, all at once.
-
-Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (2024), arXiv:2401.10774.
-"""
+"""Medusa: heads trained for the target guess the positions ahead from its last hidden state, all at once."""
 
 from __future__ import annotations
 

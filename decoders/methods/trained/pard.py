@@ -1,7 +1,4 @@
-"""PARD: a draft model that predicts K tokens in one pass, with mask tokens in the place of those that it does not know yet.
-
-An et al., "PARD: Accelerating LLM Inference with Low-Cost PARallel Draft Model Adaptation" (2025), arXiv:2504.18583.
-"""
+"""PARD: a draft model that predicts K tokens in one pass, with mask tokens in the place of those that it does not know yet."""
 
 from __future__ import annotations
 
