@@ -76,7 +76,7 @@ class Reencoded:
         guesses: list[int] = []
         token, parent = tokens[-1], ROOT
         for _ in range(most):
-            histories = [[*tokens, *made]] if context.sampling.uses_history else None
+            histories = [[*tokens, *guesses]] if context.sampling.uses_history else None
             token = session.evaluate([token], [parent]).candidates(1, context.sampling, histories)[0][0][0]
             if token in draft.info.eos_ids:
                 break
