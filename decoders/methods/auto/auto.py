@@ -70,7 +70,7 @@ class Auto(Drafter):
     reads_cache = False
     summary = "Chooses the drafter and the number of nodes for every pass, by the tokens per second it expects."
     pays = "When you do not want to choose. It stops drafting where that would only cost time."
-    explains = "Before each pass it estimates the tokens a second of each way of drafting. It takes the best."
+    explains = "Before each pass it estimates how many tokens a second each way of drafting would give. It takes the best."
     paper = "On Upper-Confidence Bound Policies for Non-Stationary Bandit Problems, Garivier 2008, arXiv:0805.3415"
     note = ""
     Params = AutoParams
