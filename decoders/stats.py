@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -86,8 +85,6 @@ class Totals:
     """Tokens produced by each step [steps]."""
     drafts: list[int] = field(default_factory=list)
     """Draft nodes of each step [steps]."""
-    histogram: Counter[int] = field(default_factory=Counter)
-    """Number of tokens → steps that produced so many."""
     earlier: int = 0
     """Tokens that became certain only after the pass that chose them (beam search)."""
     ahead: int = 0
@@ -134,7 +131,6 @@ class Totals:
         if step.nodes or not step.grammar:  # a step that a constraint wrote is no pass
             self.runs.append(run)
             self.drafts.append(drafted)
-            self.histogram[run] += 1
         self.depth += _depth(step.tree_parents) if drafted and step.tree_parents else drafted
         if not step.prefilled:
             self.timed += step.nodes > 0

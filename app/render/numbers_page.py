@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...engine.catalog import Totals
-from ...engine.options import flops
 from ...errors import counted
 from ..chat.answer_json import DOUBLE, WHAT_IF_LENGTHS
 from ..chat.entries import Answer
 from ..chat.methods import method_named, right_or_accepted
-from ..text.amounts import flops_of, milliseconds, rate
+from ..text.amounts import milliseconds, rate
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
 from ..text.lines import StyledLine, cut, ends, figures_rows, line, paragraph, track
@@ -24,7 +23,7 @@ RATIOS = (0.0, 0.05, 0.1, 0.2, 0.5)
 """l_d / l_t of the table of drafters: none at all (text, n-grams), then draft models of a twentieth of the target's time …"""
 
 BINS = 6
-"""Rows of the histogram and of the acceptance by position."""
+"""Positions in a draft whose acceptance is told."""
 
 SPARK_ROWS, WIDEST = 2, 4
 """Height of the curve, and the width of a column where there are few."""
@@ -66,7 +65,6 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
         _acceptance(part, method, cells),
         _time(part, cells),
-        _cost(answer.weights, part, cells),
         _lengths(part, plain, cells),
         _drafters(part, plain, cells),
     ]
@@ -192,22 +190,13 @@ def _trend(trend: Trend, cells: int) -> list[StyledLine]:
 
 
 def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:
-    """How often guesses were right by their position in the draft, beside the lengths of the runs, and α."""
+    """How often guesses were right by their position in the draft, and α."""
     if not totals.drafted:
         return [heading("Acceptance", "", cells), *paragraph(_undrafted(totals, method), cells, "$quiet")]
-    counts = [totals.histogram[size] for size in range(1, BINS)]
-    steps = max(1, sum(totals.histogram.values()))
-    beyond = steps - sum(counts) - totals.histogram[0]
-    half = (cells - 3) // 2
-    left = [_bin(str(at), rate, half, NEUTRAL) for at, rate in enumerate(totals.position_acceptance[:BINS], 1)]
-    right = [_bin(str(size), count / steps, half, f"${bar_name(size)}") for size, count in enumerate(counts, 1)]
-    right.append(_bin(f"{BINS}+", beyond / steps, half, f"${bar_name(BINS)}"))
-    left += [line(" " * half)] * (len(right) - len(left))
-    gap = " " * (cells - 2 * half)
     return [
         heading("Acceptance", f"α = {totals.alpha:.2f}", cells),
-        line((f"{fit('nth accepted', half):<{half}}{gap}{fit('n tokens a pass', half)}", "$quiet")),
-        *((*a, (gap, ""), *b) for a, b in zip(left, right, strict=True)),
+        line(("right at position n", "$quiet")),
+        *(_bin(str(at), rate, cells) for at, rate in enumerate(totals.position_acceptance[:BINS], 1)),
         *paragraph("α: how often a guess is accepted if all before it in its draft were.", cells, "$quiet"),
         *(paragraph(_ahead(totals), cells, "$quiet") if totals.ahead else []),
     ]
@@ -218,9 +207,9 @@ def _ahead(totals: Totals) -> str:
     return f"Drafted on while the model verified: {counted(totals.ahead, 'token')}, {totals.wasted:,} of them for nothing."
 
 
-def _bin(label: str, share: float, cells: int, style: str) -> StyledLine:
+def _bin(label: str, share: float, cells: int) -> StyledLine:
     room = max(1, cells - 8)
-    return line((f"{label:>2} ", "$quiet"), *track(bar(share, room), room, style), (f"{percent(share):>5}", "$foreground"))
+    return line((f"{label:>2} ", "$quiet"), *track(bar(share, room), room, NEUTRAL), (f"{percent(share):>5}", "$foreground"))
 
 
 def _time(totals: Totals, cells: int) -> list[StyledLine]:
@@ -236,14 +225,6 @@ def _time(totals: Totals, cells: int) -> list[StyledLine]:
         (("".join(block * size for (_, block), size in zip(SHARES, sizes, strict=True)), NEUTRAL),),
         tuple(legend),
     ]
-
-
-def _cost(weights: int, totals: Totals, cells: int) -> list[StyledLine]:
-    """What a token took besides time: nodes, and the arithmetic of a model of so many weights."""
-    rows = [(f"{totals.nodes_per_token:.1f}", "tokens computed")]
-    if weights:
-        rows.append((flops_of(flops(weights, totals.nodes_per_token)), "of the model"))
-    return [heading("What each token costs", "", cells), *figures_rows(rows, cells)]
 
 
 def _undrafted(totals: Totals, method: str) -> str:

@@ -37,14 +37,6 @@ def count_of(count: float) -> str:
     return f"{count:.0f}" if count else ""
 
 
-def flops_of(flops: float) -> str:
-    """Floating-point operations in three digits: `41.3 MFLOPs`."""
-    for unit, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if flops >= size * 0.9995:
-            return f"{flops / size:.3g} {unit}FLOPs"
-    return f"{flops:.0f} FLOPs"
-
-
 def time_of(seconds: float) -> str:
     """A time that is left: `40 s`, `3 min`, `2 h 10 min`."""
     if seconds < 60:

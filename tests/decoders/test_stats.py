@@ -30,7 +30,6 @@ def test_an_empty_answer_divides_nothing() -> None:
     t = Totals()
     assert t.acceptance_rate == t.tokens_per_step == t.nodes_per_token == t.tokens_per_second == 0
     assert t.position_acceptance == []
-    assert t.histogram == {}
     assert t.alpha == 0
 
 
@@ -43,7 +42,6 @@ def test_sums_and_ratios() -> None:
     )
     assert (t.steps, t.tokens, t.drafted, t.accepted, t.nodes) == (4, 8, 10, 4, 14)
     assert t.runs == [3, 1, 1, 3]
-    assert t.histogram == {1: 2, 3: 2}
     assert t.acceptance_rate == 0.4
     assert t.tokens_per_step == 2
     assert t.nodes_per_token == 14 / 8

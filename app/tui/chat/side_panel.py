@@ -35,8 +35,11 @@ COUNTING_SECONDS = 0.02
 UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
 
-SPACIOUS = 16
-"""Rows from which on the page begins with a blank one."""
+SPACIOUS, TALL = 16, 44
+"""Rows from which on the page begins with a blank one, and those in which figures and tree stand on one page."""
+
+BOTH = PAGES[:2]
+"""The pages that do."""
 
 
 class PanelBar(Widget):
@@ -53,18 +56,19 @@ class PanelBar(Widget):
     def __init__(self, keymap: Mapping[str, str]) -> None:
         super().__init__()
         self._keymap = keymap
-        self.page = ""
+        self.pages: tuple[str, ...] = ()
+        """Those that are shown."""
 
     def render(self) -> Content:
         tabs = [
             Content.styled(f" {page} ", "bold $primary on $panel")
-            if page == self.page
+            if page in self.pages
             else Content(f" {page} ").stylize(f"@click=app.do('panels', '{page}')")
             for page in PAGES
         ]
         left = Content("").join(tabs)
         right = Content.assemble(
-            (shown_keys("panels", self._keymap), "bold $primary"), (" close" if self.page == PAGES[-1] else " next", "$quiet")
+            (shown_keys("panels", self._keymap), "bold $primary"), (" close" if PAGES[-1] in self.pages else " next", "$quiet")
         )
         gap = self.size.width - left.cell_length - right.cell_length
         return Content.assemble(left, " " * gap, right) if gap > 0 else left
@@ -105,23 +109,28 @@ class SidePanel(Vertical):
         """Show a page; an empty name closes the panel."""
         if page == self.page:
             return
-        self.page = self._bar.page = page
+        self.page = page
         self.display = bool(page)
         self.dialogue.watch(page == "tree")
-        self._bar.refresh()
         self._view.scroll_home(animate=False)
         self.update(now=True)
 
     def next(self) -> str:
         """Show the next page, or close the panel after the last; returns its name."""
         pages = (*PAGES, "")
-        self.open(pages[(pages.index(self.page) + 1) % len(pages)] if self.page else PAGES[0])
+        at = pages.index(BOTH[-1] if self._together else self.page)
+        self.open(pages[(at + 1) % len(pages)] if self.page else PAGES[0])
         return self.page
 
     def select(self, answer: Answer, index: int | None) -> None:
         """Show the step of this run, and its answer's figures; the latest if None."""
         self.selected = None if index is None else (answer, index)
         self.update(now=True)
+
+    @property
+    def _together(self) -> bool:
+        """Whether figures and tree stand on the page that is open."""
+        return self.page in BOTH and self._view.container_size.height >= TALL
 
     def update(self, now: bool = False) -> None:
         """Show what changed: at once where the state of the answer did, else UPDATE_SECONDS after the last time at the
@@ -135,6 +144,10 @@ class SidePanel(Vertical):
         due = UPDATE_SECONDS - (monotonic() - self._drawn)
         if now or dialogue.paused or state != self._state or due <= 0:
             self._state, self._drawn = state, monotonic()
+            if self._bar.pages != (pages := BOTH if self._together else (self.page,)):
+                self._bar.pages = pages
+                self._bar.refresh()
+                dialogue.watch("tree" in pages)
             if self._later is not None:
                 self._later.stop()
                 self._later = None
@@ -172,22 +185,13 @@ class SidePanel(Vertical):
         dialogue, (cells, height) = self.dialogue, self._size_now()
         answer = self._shown()
         match self.page:
+            case "tree" | "numbers" if self._together:
+                figures = self._figures(answer, cells)
+                gaps = [at for at, row in enumerate(figures) if not row and at <= height // 2]
+                cut = gaps[-1] if gaps and len(figures) > height // 2 else len(figures)
+                return [*figures[:cut], (), *self._tree(answer, cells, height - cut - 1), *figures[cut:]]
             case "tree":
-                pieces = answer.pieces if answer is not None and len(answer.pieces) else dialogue.pieces
-                index = self.selected[1] if self.selected is not None else None
-                paused = dialogue.paused and answer is dialogue.answer and answer is not None
-                if paused:
-                    keys = f"{shown_keys('step', self._keymap)} one pass, {shown_keys('pause', self._keymap)} continue"
-                else:
-                    keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} takes one pass"
-                way = effective(self.colouring, self.app.no_color)
-                waits = (
-                    answer is not None
-                    and answer.done
-                    and len(answer.log) > 0
-                    and dialogue.score_step(answer, step_shown(answer, index))
-                )
-                return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys, weighing=waits)
+                return self._tree(answer, cells, height)
             case "speed":
                 found = self.diagnosis()
                 return why_lines(answer, found, cells, shown_keys("why", self._keymap), in_force=self.in_force(found))
@@ -204,8 +208,29 @@ class SidePanel(Vertical):
                     keys=(shown_keys("draft_shorter", self._keymap), shown_keys("draft_longer", self._keymap)),
                 )
             case _:
-                last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""
-                return numbers_lines(answer, last, self._curve, cells)
+                return self._figures(answer, cells)
+
+    def _figures(self, answer: Answer | None, cells: int) -> list[StyledLine]:
+        last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""
+        return numbers_lines(answer, last, self._curve, cells)
+
+    def _tree(self, answer: Answer | None, cells: int, height: int) -> list[StyledLine]:
+        dialogue = self.dialogue
+        pieces = answer.pieces if answer is not None and len(answer.pieces) else dialogue.pieces
+        index = self.selected[1] if self.selected is not None else None
+        paused = dialogue.paused and answer is dialogue.answer and answer is not None
+        if paused:
+            keys = f"{shown_keys('step', self._keymap)} one pass, {shown_keys('pause', self._keymap)} continue"
+        else:
+            keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} takes one pass"
+        way = effective(self.colouring, self.app.no_color)
+        waits = (
+            answer is not None
+            and answer.done
+            and len(answer.log) > 0
+            and dialogue.score_step(answer, step_shown(answer, index))
+        )
+        return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys, weighing=waits)
 
     def diagnosis(self) -> Diagnosis | None:
         """What held the shown answer back; None without one that is complete."""

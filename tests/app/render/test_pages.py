@@ -133,6 +133,7 @@ def test_the_page_of_figures_tells_each_once(written: Make, tree_steps: Make) ->
     ]
     assert order == sorted(order)
     assert page.count("guesses") == 1, "a figure is told once"
+    assert page.count("Tokens a pass") == 1 and "FLOPs" not in page
 
 
 @pytest.mark.parametrize(
@@ -190,21 +191,9 @@ def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, cert
     page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
     told = figures_read(lambda: answer_json(answer), ("answer_json.py",))
     assert {"alpha", "what_if", "ratio_for"} <= page or certainty
-    # `runs` hold what the histogram counts, the method tells whether tokens were found earlier, and only servers cause doubt.
-    missing = page - told - {"histogram", "earlier", "doubt"}
+    # The method tells whether tokens were found earlier, and only servers cause doubt.
+    missing = page - told - {"earlier", "doubt"}
     assert not missing, f"missing in the JSON: {sorted(missing)}"
-
-
-def test_what_a_token_costs(written: Make) -> None:
-    steps = [StepRecord("draft", [1, 1], "x", 3, 1, 4)] * 5
-    answer = written(steps)
-    answer.weights = 10_700_000
-    page = text(numbers_lines(answer, "draft", Curve(), 60))
-    assert "What each token costs\n2.0 tokens computed   42.8 MFLOPs of the model" in page
-    narrow = text(numbers_lines(answer, "draft", Curve(), 36))
-    assert "What each token costs\n2.0 tokens computed\n42.8 MFLOPs of the model" in narrow
-    plain = text(numbers_lines(written([StepRecord("greedy", [1], "x")] * 3), "greedy", Curve(), 60))
-    assert "FLOPs" not in plain, "nothing is shown where nothing is known"
 
 
 def test_probabilities_on_their_way_have_a_sign(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:

@@ -202,3 +202,21 @@ def test_pages(picture: Make, engine: Any, make_steps: Make, page: str, tree_ste
         await settle(app, pilot)
 
     assert picture(before)
+
+
+@pytest.mark.parametrize(("size", "together"), [((120, 32), False), ((200, 55), True)])
+async def test_figures_and_tree_stand_together_where_there_is_room(
+    make_chat: Make, engine: Any, tree_steps: Make, size: tuple[int, int], together: bool
+) -> None:
+    async with chatting(make_chat(), size=size) as (app, pilot):
+        await ask(app, pilot, engine, tree_steps())
+        for keys, page in (("f4", "numbers"), ("f4", "tree")):
+            await pilot.press(keys)
+            await pilot.pause()
+            assert ("Where the time goes" in shown(app)) == (together or page == "numbers")
+            assert ("last token" in shown(app)) == (together or page == "tree")
+            if together:
+                break
+        assert app.dialogue.watching
+        await pilot.press("f4")
+        assert app.chat_screen.panel.page == "method"
