@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -135,8 +135,8 @@ class EntryBlock:
         self._ticks = 0  # changes so far
         self._layout = 0  # of those, such that rows show other lines
         self._rendered: list[list[Segment]] | None = None
-        self.worn = ""
-        """The theme that they are in."""
+        self.worn: Mapping[str, str] = {}
+        """The colours that they are in."""
         if not isinstance(entry, Answer):
             self.flow.append(sanitise(folded(entry.told).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
@@ -152,6 +152,8 @@ class EntryBlock:
     @rendered.setter
     def rendered(self, rows: list[list[Segment]] | None) -> None:
         self._rendered = rows
+        self._layout += 1
+        self._ticks += 1
         if isinstance(self.entry, Answer):
             self._lay_out()
 

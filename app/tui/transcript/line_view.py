@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.cache import LRUCache
@@ -27,7 +27,7 @@ class LineView(QuickRows, can_focus=True):
         super().__init__(id=id)
         self._lines: list[StyledLine] = []
         self._strips: LRUCache[StyledLine, Strip] = LRUCache(512)
-        self._drawn_for: tuple[str, int] = ("", 0)
+        self._drawn_for: tuple[Mapping[str, str], int] = ({}, 0)
         self.draws = 0
         """Rows drawn so far (not those taken from the cache)."""
 
@@ -51,9 +51,10 @@ class LineView(QuickRows, can_focus=True):
 
     def painted(self, y: int) -> Strip:
         size = self.size.width
-        if self._drawn_for != (self.app.theme, size):
+        drawn_for = self.app.theme_variables, size  # they follow the theme a moment later
+        if self._drawn_for != drawn_for:
             self._strips.clear()
-            self._drawn_for = (self.app.theme, size)
+            self._drawn_for = drawn_for
         index = y + self.scroll_offset.y
         line = self._lines[index] if index < len(self._lines) else ()
         strip = self._strips.get(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import wrap
 from typing import ClassVar
 
@@ -44,7 +45,7 @@ class RunText(QuickRows, can_focus=False):
         self._height = 0
         self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(256)
         self._painter: RowPainter
-        self._styled_for: tuple[str, Colouring, bool] | None = None
+        self._styled_for: tuple[Mapping[str, str], Colouring, bool] | None = None
 
     @property
     def cells(self) -> int:
@@ -98,7 +99,7 @@ class RunText(QuickRows, can_focus=False):
         self.refresh()
 
     def painted(self, y: int) -> Strip:
-        wanted = (self.app.theme, self.colouring, self.app.no_color)
+        wanted = (self.app.theme_variables, self.colouring, self.app.no_color)
         if self._styled_for != wanted:
             variables, way = self.app.theme_variables, effective(self.colouring, self.app.no_color)
             self._painter = RowPainter(variables, way, self.rich_style)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import ClassVar
@@ -82,7 +83,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self._strips: LRUCache[tuple[int, int, int, int], Strip] = LRUCache(1024)
         self._painter: RowPainter
         self._plain: Style
-        self._styled_for: tuple[str, Color] | None = None
+        self._styled_for: tuple[Mapping[str, str], Color] | None = None
         self._resized: tuple[tuple[int, int], int] | None = None
         """Block and offset that the last resize kept at the top, and the row that this is."""
         self._waiting: list[EntryBlock] = []
@@ -243,9 +244,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
             from .markdown_rows import as_markdown, markdown_rows  # 20 ms, and most chats never ask
 
-            theme = self.app.current_theme
-            block.rendered = markdown_rows(as_markdown(block.entry), self._cells, self.app.theme_variables, theme.dark) or None
-            block.worn = self.app.theme
+            dark, block.worn = self.app.current_theme.dark, self.app.theme_variables
+            block.rendered = markdown_rows(as_markdown(block.entry), self._cells, block.worn, dark) or None
 
     def _render_more(self, seconds: float = SLICE, place: tuple[int, float] | None = None) -> None:
         """Render what waits, the last first, for so many seconds; the rest when the screen has had its turn. What is at the top
@@ -327,7 +327,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         return self.painted(y).apply_offsets(0, y + self.scroll_offset.y)
 
     def painted(self, y: int) -> Strip:
-        worn = self.app.theme, self.styles.background  # the style sheet follows the theme a moment later
+        worn = self.app.theme_variables, self.styles.background  # they follow the theme a moment later
         if self._styled_for != worn:
             self._plain = self.rich_style  # of the theme too, and expensive: it goes through all that the view is in
             self._painter = RowPainter(self.app.theme_variables, effective(self.colouring, self.app.no_color), self._plain)
@@ -338,7 +338,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             return Strip.blank(self.size.width, self._plain)
         index, local = place
         block = self.blocks[index]
-        if block.rendered is not None and block.worn != self.app.theme:
+        if block.rendered is not None and block.worn is not self.app.theme_variables:
             self._render_markdown(block)  # in other colours; the rows stay as many
         lit = self.cursor.lit(index, local)
         key = (index, local, self.blocks[index].version(local), lit)
