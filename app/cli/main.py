@@ -109,9 +109,8 @@ app = typer.Typer(
     help="A terminal chat that shows how a local language model decodes. Without a command, opens the chat.",
 )
 
-LIMITS = tuple(key for key, said in OPTIONS.items() if said.group == "Sampling and limits")
-
-THINKING = ("think", "think_budget", "template_var", "thoughts")
+LIMITS = (*(key for key, said in OPTIONS.items() if said.group == "Sampling and limits"), "thoughts", "accept")
+"""Settings on how answers are asked for and shown."""
 
 
 class When(StrEnum):
@@ -127,7 +126,7 @@ class When(StrEnum):
 def chat(
     context: typer.Context,
     *,
-    given: Annotated[Given, Several(*MODELS, *LOADING, "method", *THINKING, "theme", "pace", "system")],
+    given: Annotated[Given, Several(*MODELS, *LOADING, "method", *LIMITS, "theme", "pace", "system")],
     preset: Preset = None,
     open_file: Annotated[Path | None, option("--open", "Open a chat or a race saved as JSON.", "FILE")] = None,
     last: Annotated[bool, flag("--continue", "Continue the last chat.")] = False,
@@ -169,7 +168,7 @@ def run(
     set_: Annotated[
         list[str] | None, option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
     ] = None,
-    limits: Annotated[Given, Several(*LIMITS, "thoughts", "accept")],
+    limits: Annotated[Given, Several(*LIMITS)],
     stop_regex: Annotated[
         list[str] | None, option("--stop-regex", "End the answer at a match. Repeat for more.", "REGEX")
     ] = None,

@@ -110,6 +110,18 @@ def test_every_option_of_a_load_goes_from_the_shell_to_the_engine(call: Call, mo
         assert {key: getattr(told, key) for key in given} == given
 
 
+def test_every_option_of_an_answer_is_one_of_the_chat_too(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("specchat.app.cli.oneshot.run.run_once", lambda request: asked.append(request.settings))
+    monkeypatch.setattr("specchat.app.cli.start.open_chat", lambda settings, *_, **__: asked.append(settings))
+    given = "--max-tokens 70 --temperature 0.7 --seed 3 --stop END --accept typical:0.1,0.2 --json-object --no-stop-loops".split()
+    for command in ([], ["run", "hi"]):
+        call(*command, *given)
+    chat, run = asked
+    assert chat == run
+    assert (chat.max_tokens, chat.sampling.temperature, chat.stop, chat.json_object) == (70, 0.7, ("END",), True)
+
+
 def test_locate(call: Call, tmp_path: Path) -> None:
     code, out, _ = call("locate", "settings")
     assert (code, out) == (0, f"{tmp_path / 'settings.toml'}\n")
