@@ -15,7 +15,7 @@ from ..settings.fields import OPTIONS
 from ..settings.file import from_text, read, save, spots, takes_many
 from ..settings.key_path import join, split
 from ..settings.precedence import Layers, default_of, load_settings
-from ..settings.rows import shown, word
+from ..settings.rows import in_force, shown, word
 from ..settings.toml import write
 from ..text.cells import fit, width
 from . import complete as completion_shell
@@ -52,7 +52,7 @@ def show(
         body = {"file": str(layers.read.path), "problems": list(layers.read.problems), "settings": rows}
         typer.echo(json_module.dumps(body, ensure_ascii=False))
         return
-    cells = [(row["key"], fit(shown(row["value"]), 44), row["where"]) for row in rows]
+    cells = [(row["key"], fit(in_force(row["key"], row["value"]), 44), row["where"]) for row in rows]
     first, second = (max((width(row[i]) for row in cells), default=0) + 2 for i in (0, 1))
     for key, value, where in cells:
         typer.echo(f"{key}{' ' * (first - width(key))}{value}{' ' * (second - width(value))}{where}".rstrip())

@@ -25,6 +25,25 @@ WORDS = {
 }
 """Kind of origin → what stands beside the value."""
 
+NAMES = {
+    **{"dtype": "Data type", "draft_dtype": "Draft data type", "draft_threads": "Draft threads", "exact": "Equal bits"},
+    **{"revision": "Hub revision", "backend": "Runtime", "gpu_layers": "GPU layers", "kv_type": "KV cache type"},
+    **{"rpc": "RPC servers", "accept": "Acceptance rule", "max_tokens": "Token limit", "stop": "Stop texts"},
+    **{"stop_loops": "Stop endless repetition", "schema": "JSON schema", "json_object": "Any JSON object"},
+    **{"think": "Thinking", "think_budget": "Longest thought", "template_var": "Template variables", "past": "Past answers"},
+    **{"system": "System prompt", "panel": "Side panel", "notify": "Notifications", "sampling.min_p": "Min-p"},
+    **{"sampling.top_k": "Top-k", "sampling.top_p": "Top-p", "model_folders": "Folders of models"},
+}
+"""Names of settings, where they are not the last word of the key."""
+
+UNSET = {
+    **{"draft_device": "the model's", "draft_dtype": "the model's", "draft_threads": "the model's, in turns"},
+    **{"context": "the model's own limit", "threads": "all physical cores", "chat_template": "the model's own"},
+    **{"gpu_layers": "all, if there is a GPU", "method": "what suits the model", "max_tokens": "until the context is full"},
+    **{"think": "as the model does", "think_budget": "no limit", "editor": "$VISUAL or $EDITOR", "revision": "the main one"},
+}
+"""What counts where a setting is not set; of the others it is nothing."""
+
 DEFAULT = Origin("default", "default")
 
 
@@ -70,6 +89,9 @@ class SettingRow:
     """A row of the list: a setting, a heading, or (neither) a blank one."""
 
     title: str = ""
+    """The setting's key, or the heading."""
+    name: str = ""
+    """The setting's name in words."""
     entry: ListedSetting | None = None
     value: Any = None
     text: str = ""
@@ -79,15 +101,17 @@ class SettingRow:
     """Where it comes from in a word; empty at the default."""
 
 
-def rows_of(layers: Layers, entries: Sequence[ListedSetting], query: str = "") -> list[SettingRow]:
+def rows_of(
+    layers: Layers, entries: Sequence[ListedSetting], query: str = "", chosen: Mapping[str, str] | None = None
+) -> list[SettingRow]:
     """Rows of the settings that have all words of a query in their name, description or value, below the headings of their
-    groups."""
+    groups. `chosen` has what was chosen where a setting leaves that open, by key."""
     values = layers.values()
     out: list[SettingRow] = []
     group = ""
     for entry in entries:
-        row = _row(entry, layers, values)
-        if not has_words(f"{entry.key} {entry.group} {entry.what} {row.text} {row.mark}", query):
+        row = _row(entry, layers, values, chosen or {})
+        if not has_words(f"{row.name} {entry.key} {entry.group} {entry.what} {row.text} {row.mark}", query):
             continue
         if entry.group != group:
             group = entry.group
@@ -96,19 +120,23 @@ def rows_of(layers: Layers, entries: Sequence[ListedSetting], query: str = "") -
     return out
 
 
-def _row(entry: ListedSetting, layers: Layers, values: dict[str, Any]) -> SettingRow:
-    origin = layers.origin(entry.key)
-    value = values.get(entry.key, default_of(entry.key))
-    return SettingRow(entry.key, entry, value, shown(value), origin, WORDS.get(origin.kind, ""))
+def _row(entry: ListedSetting, layers: Layers, values: dict[str, Any], chosen: Mapping[str, str]) -> SettingRow:
+    key, origin = entry.key, layers.origin(entry.key)
+    value = values.get(key, default_of(key))
+    text = in_force(key, value)
+    if chosen.get(key) and value in (None, "", (), [], "auto"):
+        text = f"{chosen[key]} ({text})" if value == "auto" else chosen[key]
+    name = NAMES.get(key) or split(key)[-1].replace("_", " ").capitalize()
+    return SettingRow(key, name, entry, value, text, origin, WORDS.get(origin.kind, ""))
 
 
 def detail(row: SettingRow) -> list[tuple[str, str]]:
     """What is said of a setting below the list: its lines, each with a style."""
     entry = row.entry
     assert entry is not None
-    default = shown(default_of(entry.key))
+    default = in_force(entry.key, default_of(entry.key))
     source = [f"from {one_line(row.origin.said)}"] if row.origin.kind != "default" else []
-    parts = [f"default {default}", *source, f"applies {entry.when}"]
+    parts = [entry.key, f"default {default}", *source, f"applies {entry.when}"]
     lines = [(one_line(entry.what), "$foreground"), (" · ".join(parts), "$quiet")]
     if entry.choices:
         lines.append((f"one of {', '.join(entry.choices)}", "$quiet"))
@@ -124,6 +152,11 @@ def typed_form(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(json_module.dumps(each, ensure_ascii=False) for each in value) + "]" if value else ""
     return one_line(str(value)) if not str(value).isprintable() else str(value)
+
+
+def in_force(key: str, value: Any) -> str:
+    """A setting's value on a line; where none is set, what counts then."""
+    return UNSET.get(key, "none") if value in (None, "", [], ()) else shown(value)
 
 
 def shown(value: Any) -> str:

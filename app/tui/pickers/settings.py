@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
 
+from ...chat.about import default_of as default_of_model
 from ...settings.file import from_text, takes_many, variable
 from ...settings.keymap import SETTINGS
 from ...settings.precedence import default_of
@@ -22,11 +23,12 @@ from .search_screen import SearchScreen
 if TYPE_CHECKING:
     from ..host import Host
 
-NAME_CELLS = 34
-"""Cells of a setting's name, where there is room."""
+NAME_CELLS, KEY_CELLS = 25, 28
+"""Cells of a setting's name, and of its key in the file, where there is room."""
 
-NARROW = 64
-"""Below so many cells names are cut sooner, and where a value comes from is told below the list alone."""
+NARROW, KEYS_FROM = 64, 90
+"""Below so many cells names are cut sooner, and where a value comes from is told below the list alone; those from which on keys
+stand beside the names."""
 
 
 class SettingsScreen(SearchScreen[None, SettingRow]):
@@ -34,7 +36,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
 
     DEFAULT_CSS = """
     SettingsScreen {
-        & > Frame { width: 100; max-height: 46; }
+        & > Frame { width: 120; max-height: 46; }
         & #detail { height: 5; }
         & #note { color: $success; }
     }
@@ -55,9 +57,16 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             self.say(problems[0], wrong=True)
 
     def settings_changed(self, key: object = None) -> None:
-        rows = rows_of(self._live.layers, self._entries, self.searched)
+        rows = rows_of(self._live.layers, self._entries, self.searched, self._chosen())
         self.listed.show(rows, self.listed.key if key is None else key)
         self.tell()
+
+    def _chosen(self) -> dict[str, str]:
+        """What the loaded model made of settings that leave it open."""
+        dialogue, info = self._dialogue, self._dialogue.info
+        found = {key: str(info.get(key) or "") for key in ("device", "dtype", "context", "backend")}
+        drafts = ", ".join(filter(None, (*dialogue.draft_models.values(), dialogue.head)))
+        return {**found, "think": default_of_model(info), "method": dialogue.method, "draft_model": drafts} if info else {}
 
     def item_hints(self) -> tuple[Hint, ...]:
         undo = [("settings_undo", "")] if self._live.undo else []
@@ -157,16 +166,11 @@ def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
         return ((line((fit(row.title, cells), "bold $primary")) if row.title else ()),)
     wide = cells >= NARROW
     room = NAME_CELLS if wide else max(14, cells * 45 // 100)
-    name = fit(one_line(_short(row)), room - 2)
+    name = fit(row.name, room - 2)
+    key = fit(row.title.removeprefix("methods."), KEY_CELLS - 2).ljust(KEY_CELLS) if cells >= KEYS_FROM else ""
     mark = row.mark if wide else ""
     left = room - width(name)
-    value = fit(row.text, max(4, cells - room - (width(mark) + 2 if mark else 0)))
+    value = fit(row.text, max(4, cells - room - len(key) - (width(mark) + 2 if mark else 0)))
     set_here = bool(row.mark)
-    parts = line((name, "$foreground"), " " * left, (value, "bold $foreground" if set_here else "$quiet"))
-    return (ends(parts, line((mark, "$accent")), cells),)
-
-
-def _short(row: SettingRow) -> str:
-    """A setting's name below its heading: without the table's."""
-    head, _, rest = row.title.partition(".")
-    return rest.partition(".")[2] if head == "methods" else row.title
+    words = (name, "$foreground"), " " * left, (key, "$faint"), (value, "bold $foreground" if set_here else "$quiet")
+    return (ends(line(*words), line((mark, "$accent")), cells),)

@@ -43,7 +43,7 @@ def test_each_value_with_its_source(call: Call, file: Path, monkeypatch: pytest.
     assert row(out, "sampling.seed") == ["sampling.seed", "7", "$SPECCHAT_SAMPLING_SEED"]
     assert row(out, "device") == ["device", "cpu", "--device"]
     assert row(out, "sampling.top_k") == ["sampling.top_k", "5", "preset calm"]
-    assert row(out, "max_tokens") == ["max_tokens", "–", "default"]
+    assert row(out, "max_tokens") == ["max_tokens", "until the context is full", "default"]
     assert row(call("settings", "--model", "other")[1], "method")[2] == "default"
     short = call("settings", "--changed")[1]
     assert "max_tokens" not in short

@@ -114,7 +114,9 @@ def test_every_option_of_an_answer_is_one_of_the_chat_too(call: Call, monkeypatc
     asked: list[Any] = []
     monkeypatch.setattr("specchat.app.cli.oneshot.run.run_once", lambda request: asked.append(request.settings))
     monkeypatch.setattr("specchat.app.cli.start.open_chat", lambda settings, *_, **__: asked.append(settings))
-    given = "--max-tokens 70 --temperature 0.7 --seed 3 --stop END --accept typical:0.1,0.2 --json-object --no-stop-loops".split()
+    given = (
+        "--max-tokens 70 --temperature 0.7 --seed 3 --stop END --accept typical:0.1,0.2 --json-object --no-stop-loops".split()
+    )
     for command in ([], ["run", "hi"]):
         call(*command, *given)
     chat, run = asked

@@ -10,8 +10,9 @@ import pytest
 from textual.widgets import Static
 
 from specchat.app.settings.precedence import load_settings, with_given
+from specchat.app.settings.rows import detail
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.pickers.settings import SettingsScreen
+from specchat.app.tui.pickers.settings import SettingsScreen, drawn
 
 from ....fakes.pilots import chatting
 
@@ -113,6 +114,20 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
         await pilot.pause()
         assert (app.dialogue.method, app.dialogue.options.sampling.temperature) == ("greedy", 0.0)
         assert app.dialogue.transcript.system is None
+
+
+async def test_what_counts_is_shown_where_nothing_is_set(start: Start) -> None:
+    async with chatting(start(""), size=(130, 40)) as (app, pilot):
+        screen = await opened(pilot)
+        found = {row.title: row for row in screen.listed.items if row.entry}
+        assert not [row.title for row in found.values() if row.text in ("", "–", "None")]
+        assert (found["device"].text, found["context"].text) == ("cpu (auto)", "4096")
+        assert (found["method"].text, found["draft_model"].text) == (app.dialogue.method, "builtin-draft")
+        assert found["max_tokens"].text == "until the context is full"
+        (parts,) = drawn(found["max_tokens"], 110)
+        assert "".join(text for text, _ in parts).split("  ")[0] == "Token limit"
+        assert " max_tokens " in "".join(text for text, _ in parts)
+        assert "default auto" in " ".join(text for text, _ in detail(found["device"]))
 
 
 def test_pictures(picture: Callable[..., bool], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
