@@ -7,59 +7,54 @@ answer's own; what a plain pass takes was timed at its end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from statistics import median, quantiles
 from typing import Any, Literal
 
 from ...engine.catalog import Totals
-from ...engine.options import MOST_NODES, plain_passes
+from ...engine.messages import StepRecord
 from ...errors import counted
-from ..text.amounts import time_of
 from .entries import TELLING_STEPS, Answer
 from .methods import Method, length_of, method_named, right_or_accepted
 
 Name = Literal[
-    "plain",
-    "short",
-    "reading",
-    "busy",
-    "server",
-    "unguessed",
-    "declined",
-    "stopped",
-    "nothing to copy",
-    "sampling",
     "drafter",
-    "dear drafter",
+    "nothing to copy",
     "too long",
     "too short",
-    "long text",
-    "experts",
-    "wide passes",
-    "overhead",
+    "near ties",
+    "dear drafter",
+    "dear passes",
+    "busy",
+    "plain",
+    "short",
+    "server",
 ]
-"""What can hold an answer back."""
+"""What can hold an answer back; the last three say why nothing more is known."""
 
 GOOD = 0.8
 """How often a guess is right where a drafter fits its target: what acceptance is weighed against."""
 POOR = 0.4
-"""A drafter whose first guesses are right less often than this does not fit."""
+"""A drafter does not fit whose trees hold the right token in fewer passes than this share."""
 FEW_PASSES = 8
 """Fewer timed passes tell of an answer only that it was short."""
+FEW_ENDS = 4
+"""How often a draft position is told from fewer passes only by those before it."""
 WORTH = 1.1
 """A cause is named if the answer would have been this many times as fast without it."""
 SLOWER = 0.95
 """Below this times plain decoding's speed an answer is called slower."""
 LOOKED_AT = 2000
-"""Passes at an answer's end whose times are compared: looking into all those of a very long one would hold up the screen."""
+"""Passes at an answer's end that are looked into one by one: all those of a very long one would hold up the screen."""
 SCATTERED = 1.25
 """Passes of one size take this many times their lower quartile on average where something else uses the machine."""
-GROWN = 1.25
-"""A pass of several nodes has become dearer by the text's length if it costs this many times what it did at load."""
+GROWN = 1.5
+"""Plain passes take this many times what they took at load where something else uses the machine."""
 LONG = 1024
-"""Tokens of a text that is called long."""
+"""Tokens of a text behind which passes take longer by themselves."""
 WARM = 0.7
 """Temperature from which on samples often miss the likeliest token."""
 
@@ -94,32 +89,44 @@ class Diagnosis:
     """What there is to say about an answer's speed."""
 
     speedup: float
-    """Times as fast as plain decoding; 0 where that is not known."""
+    """Times as fast as plain decoding: `tokens` ÷ `cost`; 0 where that is not known."""
     causes: tuple[Cause, ...]
     """The one that cost the most first."""
     change: Change | None = None
     part: str = ""
     """The method whose part of the answer this is about; empty where it wrote all of it."""
+    tokens: float = 0.0
+    """Tokens of a timed pass, on average."""
+    cost: float = 0.0
+    """Plain passes that it took as long as, on average; 0 where that is not known."""
 
 
-def diagnose(answer: Answer, info: Mapping[str, Any], tried: Sequence[Answer] = ()) -> Diagnosis:
+def diagnose(
+    answer: Answer, info: Mapping[str, Any], tried: Sequence[Answer] = (), unavailable: Collection[str] = ()
+) -> Diagnosis:
     """Find out why a finished answer was no faster.
 
     Args:
         answer: whose; of several methods that wrote it, the one that took the most passes counts.
         tried: other answers of the same model, which may have been faster.
+        unavailable: methods that the model refuses, none of which is advised.
     """
     if answer.figures.certainty:
         return _of_server(answer, info)
     name, totals = max(answer.by_method.items(), key=lambda item: item[1].steps, default=(answer.method, answer.totals))
     method, part = method_named(name), name if len(answer.by_method) > 1 else ""
+    if not (info.get("capabilities") or {}).get("chain", True):
+        unavailable = (*unavailable, "auto")
+    tried = [other for other in tried if not {*other.methods} & {*unavailable}]
     if method.plain:
         cause = Cause("plain", 0.0, "Plain decoding guesses nothing: each pass gives one token.")
-        return Diagnosis(1.0, (cause,), _faster(1.0, tried, answer) or Change(AUTO, "auto"), part)
+        auto = Change(AUTO, "auto") if "auto" not in unavailable else None
+        return Diagnosis(1.0, (cause,), _faster(1.0, tried, answer) or auto, part)
     load = dict(info.get("pass_seconds") or ())
     case = _Case(answer, totals, method, info, load, answer.figures.plain_seconds or float(load.get(1, 0.0)))
     causes = sorted(filter(None, case.causes()), key=lambda cause: -cause.gain)
-    return Diagnosis(case.speedup, tuple(causes), case.change(causes[0].name if causes else "", tried), part)
+    change = case.change(causes[0] if causes else None, tried)
+    return Diagnosis(case.speedup, tuple(causes), change, part, *case.sum)
 
 
 def blame(answer: Answer, info: Mapping[str, Any]) -> str:
@@ -131,6 +138,42 @@ def blame(answer: Answer, info: Mapping[str, Any]) -> str:
 
 
 AUTO = "Let auto choose the method: it guesses only where that pays."
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """The passes of a method that had a draft, the last LOOKED_AT of an answer."""
+
+    drafting: int = 0
+    held: int = 0
+    """Those whose tree held the right token after the last one."""
+    full: int = 0
+    """Those in which a path of the whole tree's depth was accepted: more might have been."""
+    ties: int = 0
+    """Those whose path the guard ended at a near tie although the tree held the model's choice: another pass decided."""
+
+    @classmethod
+    def of(cls, answer: Answer, method: str) -> _Passes:
+        log, found = answer.log, list[tuple[bool, bool, bool]]()
+        for step in map(log.record, range(max(0, len(log) - LOOKED_AT), len(log))):
+            if step.method == method and step.nodes and step.drafted:
+                tie = _ended_at_tie(step)
+                found.append((step.accepted > 0 or tie, _reached_end(step), tie))
+        return cls(len(found), *map(sum, zip(*found, strict=True))) if found else cls()
+
+
+def _ended_at_tie(step: StepRecord) -> bool:
+    """Whether the tree goes on with the token that the model chose at the path's end."""
+    last = step.path[-1] if step.path else 0
+    nodes = zip(step.tree_tokens, step.tree_parents, strict=True)
+    return any(parent == last and token == step.tokens[-1] for token, parent in nodes)
+
+
+def _reached_end(step: StepRecord) -> bool:
+    depths = [0]
+    for parent in step.tree_parents[1:]:
+        depths.append(depths[parent] + 1)
+    return step.accepted >= (max(depths) if step.tree_parents else step.drafted)
 
 
 @dataclass(frozen=True)
@@ -150,24 +193,40 @@ class _Case:
         return self.totals.speedup(self.plain)
 
     @property
+    def sum(self) -> tuple[float, float]:
+        """Tokens of a timed pass, and the plain passes that it took as long as."""
+        totals = self.totals
+        cost = totals.timed_seconds / totals.timed / self.plain if self.plain and totals.timed else 0.0
+        return (totals.timed_tokens / totals.timed if totals.timed else 0.0), cost
+
+    @cached_property
+    def passes(self) -> _Passes:
+        return _Passes.of(self.answer, self.method.name)
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         asked = self.answer.asked
         return asked.get("settings", {}) if asked.get("method", self.answer.method) == self.method.name else {}
 
+    @property
+    def warm(self) -> bool:
+        """Whether samples miss what drafts guess."""
+        temperature = float(self.answer.asked.get("sampling", {}).get("temperature") or 0.0)
+        return temperature >= WARM and self.totals.alpha < GOOD
+
     def causes(self) -> Sequence[Cause | None]:
         """All that held it back by at least WORTH; a short answer says nothing else."""
-        totals, figures = self.totals, self.answer.figures
+        totals = self.totals
         if totals.timed < max(TELLING_STEPS, FEW_PASSES):
             few = counted(totals.steps, "pass", "passes")
-            return [Cause("short", 0.0, f"Too short to judge: the answer took only {few}."), self._reading()]
-        found = [self._reading(), self._guesses()]
+            return [Cause("short", 0.0, f"Too short to judge: the answer took only {few}.")]
+        found = [self._guesses(), self._ties()]
         if self.plain and totals.timed_seconds:
             found += [self._busy(), self._drafting(), self._length(), self._verifying()]
         found = [cause for cause in found if cause is None or cause.gain >= WORTH or not cause.gain]
-        if not any(found) and self.speedup < 1 and figures.drafted:
-            found.append(
-                Cause("drafter", 0.0, f"{self._rate()} of its guesses were {self._right}, too few for what they cost.")
-            )
+        if not any(found) and 0 < self.speedup < 1 and self.passes.drafting:
+            said = f"{self._held}: too few for what they cost."
+            found.append(Cause("dear passes" if totals.alpha > GOOD else "drafter", 0.0, said))
         return found
 
     @property
@@ -176,24 +235,15 @@ class _Case:
         return self.totals.timed_seconds / self.totals.timed, self.totals.timed_draft_seconds / self.totals.timed
 
     @property
-    def _other(self) -> float:
-        """Mean seconds of a step that neither model nor drafter took."""
-        return self.totals.other_seconds / max(1, self.totals.steps)
-
-    @property
     def _right(self) -> str:
         return right_or_accepted(self.answer.label)
 
-    def _rate(self) -> str:
-        return f"{100 * self.totals.acceptance_rate:.0f}%"
-
-    def _reading(self) -> Cause | None:
-        figures = self.answer.figures
-        if figures.prefill_seconds <= figures.decode_seconds:
-            return None
-        gain = figures.seconds / max(figures.decode_seconds, 1e-9)
-        took = f"{time_of(figures.prefill_seconds)} of {time_of(figures.seconds)}"
-        return Cause("reading", gain, f"Reading the prompt took {took}; no method makes that faster.")
+    @property
+    def _held(self) -> str:
+        passes = self.passes
+        chains = self.totals.depth == self.totals.drafted
+        what = f"Its first guess was {self._right}" if chains else "Its tree held the right token"
+        return f"{what} in {passes.held:,} of {counted(passes.drafting, 'pass', 'passes')}"
 
     def _busy(self) -> Cause | None:
         """Whether passes of one size took very different times, or plain ones much longer than when the model was loaded."""
@@ -208,17 +258,13 @@ class _Case:
             said = f"Passes of one size took {gain:.1f}× their best time: something else uses this machine."
             return Cause("busy", gain, said)
         # What a step does besides its passes was not timed at load.
-        slower = (self.plain - self._other) / self.load[1] if self.load.get(1) else 1.0
-        if slower < 1.5 or self._context >= LONG:
+        other = self.totals.other_seconds / max(1, self.totals.steps)
+        slower = (self.plain - other) / self.load[1] if self.load.get(1) else 1.0
+        if slower < GROWN or self.answer.figures.prompt_tokens + self.answer.figures.tokens >= LONG:
             return None
         return Cause(
             "busy", slower, f"Plain passes take {slower:.1f}× what they took at load: something else uses this machine."
         )
-
-    @property
-    def _context(self) -> int:
-        """Tokens of the text at its end."""
-        return self.answer.figures.prompt_tokens + self.answer.figures.tokens
 
     def _drafting(self) -> Cause | None:
         """What drafting costs at the best length of the drafts: longer ones are another cause."""
@@ -228,43 +274,56 @@ class _Case:
             return None
         each, rest = totals.draft_token_seconds, whole - drafting
         if best > 0:
-            drafting, rest = best * each, totals.step_seconds(best + 1, self.plain)
+            drafting, rest = best * each, totals.step_seconds(best * self._width + 1, self.plain)
         said = f"A draft token takes {each / self.plain:.2g} plain passes."
         return Cause("dear drafter", 1 + drafting / max(rest, 1e-9), said)
 
     def _length(self) -> Cause | None:
         """Whether another length of the drafts would have been better, at what each position came to."""
         mean, (best, gain) = self._mean_depth, self._best()
-        if not best or not mean:
+        rates, full = self._rates, self.passes.full
+        if not best or not rates or not self.speedup:
             return None
-        at = [100 * rate for rate in self.totals.position_acceptance]
         if best < mean - 0.5:
-            last = f"guess {len(at)} is {self._right} {at[-1]:.0f}% of the time" if at else ""
+            last = f"guess {len(rates)} is {self._right} {100 * rates[-1]:.0f}% of the time"
             said = f"Drafts of {mean:.0f} tokens are too long: {last}, and each costs as much as the first."
             return Cause("too long", gain / self.speedup, said)
-        if best > mean + 0.5:
-            said = f"Drafts of {mean:.0f} tokens are too short: even the last guess is {self._right} {at[-1]:.0f}% of the time."
-            return Cause("too short", gain / self.speedup, said)
+        if best > mean + 0.5 and full > self.passes.drafting / 4:
+            ends = f"{full:,} of {counted(self.passes.drafting, 'pass', 'passes')} ended at their limit"
+            return Cause("too short", gain / self.speedup, f"Drafts of {mean:.0f} tokens are too short: {ends}.")
         return None
 
     @property
     def _mean_depth(self) -> float:
-        """Draft tokens in depth of the passes that verified some; 0 where drafts branch."""
+        """Draft tokens in depth of the passes that verified some."""
         drafting = sum(1 for drafted in self.totals.drafts if drafted)
-        chains = self.totals.depth == self.totals.drafted
-        return self.totals.depth / drafting if drafting and chains else 0.0
+        return self.totals.depth / drafting if drafting else 0.0
+
+    @property
+    def _width(self) -> float:
+        """Nodes of a draft for each token of its depth: 1 where it is a chain."""
+        return self.totals.drafted / self.totals.depth if self.totals.depth else 1.0
+
+    @property
+    def _rates(self) -> list[float]:
+        """How often each draft position was right if all before it were, as far as enough passes tell."""
+        totals = self.totals
+        known = sum(offered >= FEW_ENDS for offered in totals.offered) or len(totals.offered)
+        return totals.position_acceptance[:known]
 
     def _best(self) -> tuple[int, float]:
-        """The best length of a chain and its speedup; (0, 1.0) where none gains, (−1, 0.0) where that cannot be told."""
-        rates = self.totals.position_acceptance
-        if not self._mean_depth or not rates:
+        """The best depth of a draft as wide as these, and its speedup; (0, 1.0) where none gains, (−1, 0.0) where that cannot
+        be told."""
+        rates = self._rates
+        if not self._mean_depth or not rates or not self.plain:
             return -1, 0.0
         drafted = sum(1 for each in self.totals.drafts if each) / len(self.totals.drafts)
         rates = [*rates, *[rates[-1]] * len(rates)]  # a draft of twice the length would go on as this one ended
 
         def speedup(length: int) -> float:
             tokens = 1 + sum(prod(rates[:k]) for k in range(1, length + 1))
-            seconds = length * self.totals.draft_token_seconds + self.totals.step_seconds(length + 1, self.plain)
+            nodes = length * self._width + 1
+            seconds = length * self.totals.draft_token_seconds + self.totals.step_seconds(nodes, self.plain)
             return (drafted * tokens + 1 - drafted) * self.plain / (drafted * seconds + (1 - drafted) * self.plain)
 
         gain, best = max((speedup(k), -k) for k in range(1, len(rates) + 1))
@@ -272,95 +331,94 @@ class _Case:
 
     def _verifying(self) -> Cause | None:
         totals, (whole, drafting) = self.totals, self._pass_seconds
-        gain = whole / (drafting + min(self.plain, whole - drafting))
         nodes = round(totals.timed_nodes / totals.timed)
-        forward = totals.forward_seconds / totals.seconds * whole
-        other = self._other
-        if other > 0.3 * whole:
-            said = f"{100 * other / whole:.0f}% of a pass is neither model nor drafter: the model is too small for its methods."
-            return Cause("overhead", whole / (whole - other), said)
-        ratio = forward / self.plain
-        then = plain_passes(curve)[min(nodes, MOST_NODES)] if len(curve := tuple(self.load.items())) > 1 else 0.0
-        costs = f"A pass over {counted(nodes, 'node')} costs {ratio:.1f} plain ones"
-        if then and ratio >= GROWN * then and self._context >= LONG:
-            said = f"{costs}, and {then:.1f} behind a short text: each node reads {self._context:,} tokens again."
-            return Cause("long text", gain, said)
-        active = self.info.get("active", 1.0)
-        if active < 1 and nodes > 1:
-            return Cause(
-                "experts", gain, f"{costs}: each token wakes {100 * active:.0f}% of the experts, and several wake more."
-            )
-        return Cause("wide passes", gain, f"{costs}.") if nodes > 1 else None
+        if nodes <= 1:
+            return None
+        costs = (whole - drafting) / self.plain
+        gain = whole / (drafting + min(self.plain, whole - drafting))
+        return Cause("dear passes", gain, f"A pass over {counted(nodes, 'node')} costs {costs:.1f} plain ones.")
+
+    def _ties(self) -> Cause | None:
+        """What near ties cost, each of which ended a path: another pass decided it."""
+        ties, steps = self.passes.ties, min(self.totals.steps, LOOKED_AT)
+        said = f"In {ties:,} of {counted(steps, 'pass', 'passes')} the draft was right, but a near tie took another pass."
+        return Cause("near ties", steps / (steps - ties), said) if 0 < ties < steps else None
 
     def _guesses(self) -> Cause | None:
         totals, passes = self.totals, len(self.totals.drafts)
         drafting = [run for run, drafted in zip(totals.runs, totals.drafts, strict=True) if drafted]
+        copies = self.method.group == "text"
         if not drafting:
             if why := self.answer.figures.why_declined:
-                return Cause("declined", 0.0, f"Its guesses were {why}.")
-            text = self.method.group == "text"
-            said = "Nothing in the text so far was worth a guess." if text else "No guess was expected to pay."
-            return Cause("nothing to copy" if text else "unguessed", 0.0, said)
+                return Cause("dear passes", 0.0, f"Its guesses were {why}.")
+            said = "Nothing in the text so far was worth a guess." if copies else "No guess was expected to pay."
+            return Cause("nothing to copy" if copies else "drafter", 0.0, said)
         given, share = sum(totals.runs) / passes, len(drafting) / passes
-        last = max(index for index, drafted in enumerate(totals.drafts) if drafted) + 1
-        if share < 0.6 and passes - last >= FEW_PASSES and len(drafting) / last > 0.7:
-            gain = sum(drafting) / len(drafting) / given
-            return Cause("stopped", gain, f"Nothing was drafted after pass {last:,} of {passes:,}.")
-        depth = self._mean_depth or totals.depth / len(drafting)
+        depth = totals.depth / len(drafting)
         could = share * sum(GOOD**k for k in range(round(depth) + 1)) + 1 - share
-        first = totals.position_acceptance[0] if totals.position_acceptance else 0.0
-        if self.method.group == "text":
+        held = self.passes.held / max(1, self.passes.drafting)
+        if copies:
             # What a text repeats is guessed well; where it repeats nothing, guesses are few or wrong.
             could = max(could, sum(drafting) / len(drafting))
-            copied = f"{100 * share:.0f}% of its passes had something to copy, {self._rate()} of it {self._right}"
-            said = f"The text repeats little: {copied}."
-            return Cause("nothing to copy", could / given, said) if share < 0.5 or first < POOR else None
-        temperature = float(self.answer.asked.get("sampling", {}).get("temperature") or 0.0)
-        if temperature >= WARM and totals.alpha < GOOD:
+            copied = f"{100 * share:.0f}% of its passes had something to copy"
+            said = f"The text repeats little: {copied}. {self._held}."
+            return Cause("nothing to copy", could / given, said) if share < 0.5 or held < POOR else None
+        if self.warm:
+            temperature = self.answer.asked["sampling"]["temperature"]
             said = f"At temperature {temperature:g} the model often takes another token than the likeliest, which drafts guess."
-            return Cause("sampling", could / given, said)
-        if first < POOR:
-            often = f"its first guess is {self._right} {100 * first:.0f}% of the time"
-            said = f"The drafter seldom knows what this model says: {often}."
             return Cause("drafter", could / given, said)
+        if held < POOR and totals.alpha <= GOOD:
+            return Cause("drafter", could / given, f"The drafter seldom knows what this model says. {self._held}.")
         return None
 
-    def change(self, first: Name | Literal[""], tried: Sequence[Answer]) -> Change | None:
+    def change(self, first: Cause | None, tried: Sequence[Answer]) -> Change | None:
         """The change that promises the most; where nothing is known of any, what usually helps against the first cause. Of a
         short answer nothing is."""
-        if first == "short":
+        name = first.name if first is not None else ""
+        if name == "short":
             return None
-        found = [_faster(max(self.speedup, 1.0 if self.plain else 0.0), tried, self.answer)]
-        best, gain = self._best()
-        length = length_of(self.method, self.settings)
-        if best > 0 and length is not None and best != length.value and gain >= 1.05 * self.speedup:
-            size = min(max(best, length.low), length.high)
-            told = {**self.settings, length.setting: size}
-            found.append(Change(f"Drafts of {counted(size, 'token')} instead.", self.method.name, told, gain))
+        found = [_faster(max(self.speedup, 1.0 if self.plain else 0.0), tried, self.answer), self._other_length()]
         if self.speedup and self.speedup < SLOWER:
             found.append(Change("Decode plainly (greedy).", "greedy", {}, 1.0))
         known = [change for change in found if change is not None]
         if known:
             return max(known, key=lambda change: change.speedup)
-        if first == "wide passes" and self.info.get("backend") == "llama.cpp":
+        if name == "drafter" and self.warm:
+            return Change("A lower temperature lets more guesses through.")
+        if name == "drafter" and self.totals.alpha > GOOD:
+            return None
+        if name == "dear passes" and self.info.get("backend") == "llama.cpp":
             return Change("Draft fewer nodes, or try transformers, where several nodes cost less: --backend transformers.")
-        return Change(HINTS[first]) if first in HINTS else None
+        return Change(HINTS[name]) if name in HINTS else None
+
+    def _other_length(self) -> Change | None:
+        """Shorter or longer drafts, where they promise more: by the setting that ended these."""
+        (best, gain), mean = self._best(), self._mean_depth
+        length = length_of(self.method, self.settings)
+        if best <= 0 or length is None or gain < 1.05 * self.speedup:
+            return None
+        setting, now, low, high = length
+        deepest = next((param for param in self.method.params if param["name"] == "depth"), None)
+        if deepest is not None and mean > (limit := int(self.settings.get("depth", deepest["default"]))) - 0.5:
+            setting, now, low, high = "depth", limit, 1, deepest.get("high") or 256
+        size = round(now * best / mean) if setting == "nodes" else best
+        size = min(max(size, low), high)
+        if size == now or (size < now) != (best < mean):  # the setting is not what ended these drafts
+            return None
+        unit = "node" if setting == "nodes" else "token"
+        said = f"Trees of {size} nodes instead." if unit == "node" else f"Drafts of {counted(size, unit)} instead."
+        return Change(said, self.method.name, {**self.settings, setting: size}, gain)
 
 
 HINTS: Mapping[str, str] = {
-    "reading": "Keep the beginning of the prompt as it is: what was read once is not read again.",
-    "busy": "Close what else computes, or give it fewer threads.",
-    "unguessed": "Try a method that guesses from something else, such as auto.",
-    "declined": "Take a file whose passes over several tokens cost less, such as Q4_0 (docs/models.md).",
-    "stopped": "A draft model with a longer context would go on.",
-    "nothing to copy": "Try a draft model or a trained drafter: they need no text to copy from.",
-    "sampling": "A lower temperature lets more guesses through.",
     "drafter": "Look for a drafter of this model's own family: specchat models.",
+    "nothing to copy": "Try a draft model or a trained drafter: they need no text to copy from.",
+    "too long": "Give it shorter drafts.",
+    "too short": "Give it longer drafts: many passes end at their limit.",
+    "near ties": "Draft chains: a near tie takes another pass only beside a tree's first path.",
     "dear drafter": "Use a smaller draft model, or a method that guesses from the text.",
-    "long text": "Draft fewer nodes in long texts.",
-    "experts": "Draft fewer nodes: each wakes experts of its own.",
-    "wide passes": "Draft fewer nodes.",
-    "overhead": "A larger model gains more.",
+    "dear passes": "Draft fewer nodes.",
+    "busy": "Close what else computes, or give it fewer threads.",
 }
 """Cause → what usually helps, where no figure is known."""
 

@@ -4,8 +4,9 @@ that promises the most."""
 from __future__ import annotations
 
 from ..chat.entries import Answer
-from ..chat.methods import method_named
+from ..chat.methods import method_named, right_or_accepted
 from ..chat.why import Change, Diagnosis
+from ..text.amounts import times
 from ..text.cells import one_line
 from ..text.charts import bar, percent
 from ..text.lines import StyledLine, cut, flowed, line, paragraph, track
@@ -37,7 +38,7 @@ def why_lines(
     out: list[StyledLine] = []
     if found.speedup:
         said, style = _compared(found)
-        out += [*flowed(line((said, f"bold ${style}")), cells), ()]
+        out += [*flowed(line((said, f"bold ${style}")), cells), *paragraph(_sum(found), cells, "$quiet"), ()]
     for cause in found.causes[:MOST]:
         out += paragraph(cause.said, cells, "$foreground")
         if cause.gain and found.speedup:
@@ -57,7 +58,11 @@ def why_lines(
         elif change.method and key:
             out += flowed(line((key, "bold $primary"), (" does it, also in the middle of an answer", "$quiet")), cells)
     if any(rates := answer.totals.position_acceptance):
-        out += [(), line(("Where guesses end", "bold $primary"))]
+        right = right_or_accepted(answer.label)
+        out += [(), line((f"{right.capitalize()} at position n", "bold $primary"))]
+        if answer.totals.depth < answer.totals.drafted:
+            held, passes = answer.totals.taken[0], answer.totals.offered[0]
+            out += paragraph(f"The tree held the right token in {held:,} of {passes:,} passes.", cells, "$foreground")
         room = max(1, cells - 9)
         for at, rate in enumerate(rates[:8], 1):
             out.append(line((f"{at:>2} ", "$quiet"), *track(bar(rate, room), room, "$quiet"), (f"{percent(rate):>5}", "")))
@@ -66,7 +71,7 @@ def why_lines(
 
 def why_text(found: Diagnosis) -> str:
     """A diagnosis as lines of plain text, as `specchat why` prints it."""
-    said = [f"{_compared(found)[0]}."] if found.speedup else []
+    said = [f"{_compared(found)[0]}.", *filter(None, (_sum(found),))] if found.speedup else []
     for cause in found.causes[:MOST]:
         without = f" Without it: {found.speedup * cause.gain:.1f}× plain." if cause.gain and found.speedup else ""
         said.append(f"- {cause.said}{without}")
@@ -97,6 +102,13 @@ def _compared(found: Diagnosis) -> tuple[str, str]:
     """How fast the answer came, or the part of it that is looked into, and its style."""
     said, style = against(found.speedup)
     return f"{one_line(found.part)}’s part: {said}" if found.part else said[:1].upper() + said[1:], style
+
+
+def _sum(found: Diagnosis) -> str:
+    """How the speed comes about: tokens of a pass ÷ what it costs."""
+    if not found.cost:
+        return ""
+    return f"{found.tokens:.2f} tokens a pass ÷ {found.cost:.2f} plain passes = {times(found.speedup)}"
 
 
 def _without_cause(found: Diagnosis) -> str:

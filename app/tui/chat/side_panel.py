@@ -240,7 +240,7 @@ class SidePanel(Vertical):
         tried = self._answers()
         key = answer, len(tried)
         if self._diagnosed is None or self._diagnosed[0] != key:
-            self._diagnosed = key, diagnose(answer, self.dialogue.info, tried)
+            self._diagnosed = key, diagnose(answer, self.dialogue.info, tried, self.dialogue.unavailable)
         return self._diagnosed[1]
 
     def in_force(self, found: Diagnosis | None) -> bool:

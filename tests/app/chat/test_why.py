@@ -11,6 +11,7 @@ import pytest
 
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.why import blame, diagnose
+from specchat.app.render.why_page import why_text
 from specchat.engine.messages import Finished, Started, StepRecord
 
 PLAIN = 0.010
@@ -23,7 +24,9 @@ class Situation:
     method: str = "draft"
     passes: int = 60
     length: int = 4
-    """Tokens of a draft."""
+    """Tokens of a draft in depth."""
+    width: int = 1
+    """Nodes at each depth."""
     rates: Callable[[int], float] = lambda position: 0.85
     """How often a position (from 0) is right if all before it were."""
     share: Callable[[int], float] = lambda step: 1.0
@@ -32,6 +35,8 @@ class Situation:
     """Seconds."""
     node: float = 0.03
     """What a node adds to a pass, in plain passes."""
+    tie: float = 0.0
+    """How often the guard ends a path at a near tie."""
     other: float = 0.0003
     noise: Callable[[random.Random], float] = lambda rng: rng.gauss(1.0, 0.03)
     plain: float = PLAIN
@@ -53,23 +58,32 @@ class Situation:
         for step in range(self.passes):
             drafted = self.length if rng.random() < self.share(step) else 0
             accepted = 0
-            while accepted < drafted and rng.random() < self.rates(accepted):
-                accepted += 1
-            nodes = drafted + 1
+            tie = False
+            while accepted < drafted and not tie and rng.random() < self.rates(accepted):
+                tie = rng.random() < self.tie
+                accepted += not tie
+            nodes = drafted * self.width + 1
+            # Depth by depth, each node below the first one of the depth above. What the guard left is in the tree.
+            parents = [
+                -1,
+                *(depth * self.width + 1 - self.width if depth else 0 for depth in range(drafted) for _ in range(self.width)),
+            ]
+            path = [depth * self.width + 1 for depth in range(accepted)]
+            own = accepted * self.width + 1 if tie else -1
             answer.add(
                 StepRecord(
                     self.method,
-                    list(range(accepted + 1)),
+                    [*path, own],
                     "x" * (accepted + 1),
-                    drafted=drafted,
+                    drafted=nodes - 1,
                     accepted=accepted,
                     nodes=nodes,
                     draft_seconds=drafted * self.draft_token,
                     forward_seconds=self.plain * (1 + self.node * (nodes - 1)) * max(0.5, self.noise(rng)),
                     other_seconds=self.other,
                     tree_tokens=list(range(nodes)) if drafted else [],
-                    tree_parents=list(range(-1, drafted)) if drafted else [],
-                    path=list(range(1, accepted + 1)),
+                    tree_parents=parents if drafted else [],
+                    path=path,
                 )
             )
         busy = self.prefill + answer.figures.decode_seconds
@@ -104,17 +118,12 @@ SITUATIONS: dict[str, tuple[Situation, str]] = {
     "another program on the machine": (Situation(noise=_spikes), "busy"),
     "plain passes slower than at load": (Situation(plain=0.025), "busy"),
     "three words": (Situation(passes=3), "short"),
-    "a page to read for a sentence": (Situation(passes=12, prompt=900, prefill=2.5), "reading"),
-    "a mixture of experts": (
-        Situation(node=0.55, at_load={1: PLAIN, 4: PLAIN * 2.65, 8: PLAIN * 4.9}, info={"active": 0.06}),
-        "experts",
-    ),
-    "a runtime with dear passes": (Situation(node=0.45, at_load={1: PLAIN, 4: PLAIN * 2.4, 8: PLAIN * 4.2}), "wide passes"),
-    "a long text": (Situation(node=0.3, prompt=8_000, prefill=0.1, plain=0.02), "long text"),
+    "a runtime with dear passes": (Situation(node=0.45, at_load={1: PLAIN, 4: PLAIN * 2.4, 8: PLAIN * 4.2}), "dear passes"),
     "a draft model half as large": (Situation(length=3, draft_token=0.006), "dear drafter"),
-    "a hot sampler": (Situation(temperature=1.2, rates=lambda position: 0.45), "sampling"),
-    "a draft model whose context is full": (Situation(share=lambda step: float(step < 25)), "stopped"),
-    "a tiny model": (Situation(other=0.012), "overhead"),
+    "a hot sampler": (Situation(temperature=1.2, rates=lambda position: 0.45), "drafter"),
+    "trees that hold nothing right": (Situation("eagle", width=4, node=0.005, rates=lambda position: 0.2), "drafter"),
+    "trees that end too soon": (Situation("tree", length=2, width=5, node=0.005, rates=lambda position: 0.95), "too short"),
+    "near ties beside the first path": (Situation("tree", width=3, node=0.005, tie=0.3), "near ties"),
 }
 
 
@@ -141,6 +150,20 @@ def test_only_an_answer_slower_than_plain_is_blamed_on_something() -> None:
     assert blame(slow, info) == diagnose(slow, info).causes[0].said
     assert blame(fast, info) == ""
     assert blame(Situation(passes=3, rates=lambda position: 0.0, node=0.45).answer(0), info) == ""
+
+
+def test_the_sum_of_the_speed_is_shown() -> None:
+    found = Situation().diagnose()
+    assert found.speedup == pytest.approx(found.tokens / found.cost)
+    assert f"{found.tokens:.2f} tokens a pass ÷ {found.cost:.2f} plain passes = {found.speedup:.1f}×" in why_text(found)
+
+
+def test_no_method_is_advised_that_the_model_refuses() -> None:
+    plain, won = Situation("greedy", rates=lambda position: 0.0, length=0).answer(0), Situation("lookup").answer(1)
+    assert diagnose(plain, {}).change.method == "auto"  # type: ignore[union-attr]
+    assert diagnose(plain, {"capabilities": {"chain": False}}).change is None
+    assert diagnose(plain, {}, unavailable=["auto"]).change is None
+    assert diagnose(plain, {}, [won], ["auto", "lookup"]).change is None
 
 
 def test_servers_are_asked_for_what_they_can_do() -> None:
