@@ -122,6 +122,9 @@ def diagnose(
         cause = Cause("plain", 0.0, "Plain decoding guesses nothing: each pass gives one token.")
         auto = Change(AUTO, "auto") if "auto" not in unavailable else None
         return Diagnosis(1.0, (cause,), _faster(1.0, tried, answer) or auto, part)
+    if answer.figures.contended:
+        cause = Cause("busy", 0.0, "Other programs took the processor meanwhile, so its speed is not known.")
+        return Diagnosis(0.0, (cause,), Change(HINTS["busy"]), part)
     load = dict(info.get("pass_seconds") or ())
     case = _Case(answer, totals, method, info, load, answer.figures.plain_seconds or float(load.get(1, 0.0)))
     causes = sorted(filter(None, case.causes()), key=lambda cause: -cause.gain)

@@ -162,6 +162,21 @@ def test_settings_for_other_engines() -> None:
             assert "cannot skip" in note
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("eagle", "EAGLE3 --speculative-draft-model-path HEAD {} 16 {} 4 {} 24"),
+        ("mtp", "EAGLE {} 3 {} 3 {} 12"),
+        ("tree", "STANDALONE --speculative-draft-model-path HEAD {} 5 {} 3 {} 20"),
+        ("dflash", "DFLASH --speculative-draft-model-path HEAD --speculative-num-draft-tokens 17"),
+    ],
+)
+def test_sglang_grows_trees(name: str, options: str) -> None:
+    """All but DFlash take three figures, as its documentation has them."""
+    figures = ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens")
+    assert elsewhere(name, {}, "HEAD")["SGLang"][0] == f"--speculative-algorithm {options.format(*figures)}"
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_method_has_a_setting_or_a_note_for_every_engine(name: str) -> None:
     found = elsewhere(name, {})
