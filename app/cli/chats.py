@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import UserError
-from ..settings.locations import themes_folder
 from ..settings.precedence import load_settings
 from ..text.amounts import short_path
 from ..text.cells import fit
@@ -150,16 +149,13 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Write a chat to a file, in the colours of your settings."""
-    from ..export.formats import Look, export_chat, target
-    from ..theming.colouring import way_named
-    from ..theming.themes import load_themes
+    from ..export.formats import export_chat, target
+    from ..export.look import look_of
 
     settings, _ = load_settings()
-    palettes, _ = load_themes(themes_folder())
     path = target(str(file), None)
     opened = _opened(chat)
-    look = Look(palettes.get(settings.theme, palettes["dark"]), way_named(settings.colours), thoughts=thoughts)
-    place = export_chat(opened, path, look, force)
+    place = export_chat(opened, path, look_of(settings, thoughts=thoughts), force)
     if json:
         print_json({"file": str(place)})
     else:

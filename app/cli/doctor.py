@@ -92,8 +92,8 @@ class Report:
 def examine() -> Report:
     """Look at everything. Takes as long as a process needs to import torch."""
     report = Report()
-    report.versions = _versions(report.problems)
-    report.machine = _machine()
+    report.versions = versions(report.problems)
+    report.machine = machine()
     report.devices = _devices(report.problems) if report.versions["torch"] else {}
     report.llama_cpp = _llama_cpp(report.problems) if report.versions["llama-cpp-python"] else {}
     report.terminal = _terminal()
@@ -172,7 +172,7 @@ def _has(backends: list[str], name: str) -> bool:
     return name in backends or (name == "Metal" and "MTL" in backends)
 
 
-def _versions(problems: list[Problem]) -> dict[str, str | None]:
+def versions(problems: list[Problem]) -> dict[str, str | None]:
     """Versions without an import: importing them all would take seconds."""
     versions: dict[str, str | None] = {"specchat": __version__, "python": platform.python_version()}
     for name in REQUIRED:
@@ -194,7 +194,7 @@ def _pip(*words: str) -> str:
     return shell_line(sys.executable, "-m", "pip", *words)
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     import psutil
 
     memory = psutil.virtual_memory()

@@ -9,9 +9,11 @@ from typing import Any
 from ...errors import counted
 from ..chat.entries import Answer
 from ..chat.runs import Run
+from ..settings.fields import Settings
+from ..settings.locations import themes_folder
 from ..text.cells import one_line, sanitise
-from ..theming.colouring import INKS, Colouring, ink_name, inks_of, legend
-from ..theming.themes import Palette
+from ..theming.colouring import INKS, Colouring, ink_name, inks_of, legend, way_named
+from ..theming.themes import Palette, load_themes
 
 _NO_CHARACTER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 """What neither XML 1.0 nor HTML has, beyond what no terminal may get."""
@@ -50,6 +52,12 @@ class Look:
     def legend(self) -> list[tuple[str, str]]:
         """What the colours mean: samples with their inks, then words in none; empty where there are no colours."""
         return legend(self.way)
+
+
+def look_of(settings: Settings, *, thoughts: bool = False) -> Look:
+    """The theme and the colours of the settings."""
+    palettes, _ = load_themes(themes_folder())
+    return Look(palettes.get(settings.theme, palettes["dark"]), way_named(settings.colours), thoughts=thoughts)
 
 
 def told(answer: Answer, index: int) -> str:

@@ -10,7 +10,7 @@ Depth = Literal[0, 16, 256, 16_777_216]
 """How many colours a terminal shows; 0 for plain text."""
 
 RESET = "\x1b[0m"
-DIM = "\x1b[2m"
+BOLD, DIM = "\x1b[1m", "\x1b[2m"
 
 # Ink → (truecolor, the xterm palette's nearest, the 16 colours'). The terminal's background is not known here, so each has a
 # relative luminance of about 0.2: contrast 4.8 on black and 4.3 on white; half tones differ a little in it. Plain blue and red

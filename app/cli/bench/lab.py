@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
 from ....errors import UserError
 from ...settings.fields import Settings
+from ...terminal.ansi import BOLD, RESET, colour_depth
 from ...terminal.output import Notes, stdout
 from ...text.amounts import time_of
 from ...text.cells import one_line, sanitise, width
@@ -195,15 +196,22 @@ class Clock:
         return f"about {time_of(seconds)} left"
 
 
-def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, spare: Sequence[str] = ()) -> None:
+def show_table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int = 1,
+    spare: Sequence[str] = (),
+    bold: Collection[int] = (),
+) -> None:
     """Print a table: with a rule and within the width on a terminal, as aligned lines in a pipe.
 
     The first `left` columns are names, which are always there. A narrow terminal leaves out the columns titled in `spare`
-    first, in that order; then the last ones go.
+    first, in that order; then the last ones go. The rows numbered in `bold` stand out on a terminal.
     """
     stream = stdout()
     terminal = stream.isatty()
-    lines = fitting_table(head, rows, shutil.get_terminal_size().columns if terminal else sys.maxsize, left, spare)
+    bold = bold if colour_depth("auto", terminal) else ()
+    lines = fitting_table(head, rows, shutil.get_terminal_size().columns if terminal else sys.maxsize, left, spare, bold)
     if not terminal:
         del lines[1]
     elif not stream.encoding.lower().startswith("utf"):
@@ -212,7 +220,12 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
 
 
 def fitting_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], cells: int, left: int = 1, spare: Sequence[str] = ()
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    cells: int,
+    left: int = 1,
+    spare: Sequence[str] = (),
+    bold: Collection[int] = (),
 ) -> list[str]:
     """Lines of a table of at most so many cells: long names go on in the next line behind one of their signs, then columns are
     left out, and named below. The arguments are those of `show_table`."""
@@ -238,7 +251,8 @@ def fitting_table(
             texts = [part[at] if at < len(part) else "" for part in parts.values()]
             gaps = [" " * (wide[i] - width(text)) for i, text in zip(kept, texts, strict=True)]
             said = (text + gap if i < left else gap + text for i, text, gap in zip(kept, texts, gaps, strict=True))
-            lines.append(GAP.join(said).rstrip())
+            line = GAP.join(said).rstrip()
+            lines.append(f"{BOLD}{line}{RESET}" if number - 1 in bold else line)
         if not number:
             lines.append("─" * min(cells, cells - room()))
     if gone := [title for i, title in enumerate(head) if i not in kept and title]:
@@ -277,9 +291,12 @@ def say(text: str) -> None:
     stream.write("\n".join(lines) + "\n")
 
 
-def write_table(markdown: Path | None, head: Sequence[str], rows: Sequence[Sequence[str]], heading: str = "") -> None:
+def write_table(
+    markdown: Path | None, head: Sequence[str], rows: Sequence[Sequence[str]], heading: str = "", bold: Collection[int] = ()
+) -> None:
     """Write a table to a file as Markdown, below a heading; None for no such file."""
     if markdown is not None:
+        rows = [[f"**{cell}**" if cell else "" for cell in row] if i in bold else row for i, row in enumerate(rows)]
         lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
         table = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
         markdown.write_text(heading + "".join(table), encoding="utf-8")
@@ -306,6 +323,8 @@ class BenchRun:
     """Draft from the past answers that the engine's task `past` has opened."""
     base: str = BASE
     """The method that speedups are against; empty where there is none."""
+    load: list[float] = field(default_factory=list)
+    """The machine's load average at the start and at the end; empty where it is not told."""
 
     @property
     def labels(self) -> list[str]:

@@ -55,6 +55,7 @@ class BenchRequest:
     ] = None
     as_json: AsJson = False
     markdown: Markdown = None
+    html: Annotated[Path | None, option("--html", "Write a web page with a chart to this file.", "FILE")] = None
 
     def __post_init__(self) -> None:
         _check_numbers(limit=self.limit, rounds=self.rounds, max_tokens=self.max_tokens)

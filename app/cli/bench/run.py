@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ....engine.catalog import methods
-from ....errors import UserError, counted
+from ....errors import UserError, counted, shell_line
 from ....plain_file import cache_folder
 from ...settings import locations
 from ...terminal.output import Notes
 from ...text.amounts import count_of
+from ..doctor import machine, versions
 from ..exit_codes import ANSWERED
 from .items import Item, read_items
 from .lab import BASE, BenchRun, Clock, Lab, Spec, fingerprint, is_own, read_spec, read_specs, say, show_table, write_table
@@ -28,22 +31,30 @@ def print_report(bench: BenchRun) -> None:
     """Write every form that was asked for."""
     request = bench.request
     report = report_of(bench)
-    results = report["results"]
-    head, rows = table(results, bench.base)
-    write_table(request.markdown, head, rows, f"{_heading(report)}\n\n")
+    head, rows, best = table(report["results"], bench.base)
+    about = [_heading(report), report["headline"], AVERAGED, _measured_on(report)]
+    write_table(request.markdown, head, rows, "\n\n".join([*filter(None, about), ""]), best)
+    if request.html is not None:
+        from ...export.bench_html import bench_html
+        from ...export.formats import write
+        from ...export.look import look_of
+
+        write(request.html, bench_html(report, about, head, rows, best, look_of(request.settings)), overwrite=True)
     if request.as_json:
         print(json.dumps(report, ensure_ascii=False))
         return
-    say(_heading(report))
-    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "FLOPs/tok", "accepted", "95%"))
+    say(about[0])
+    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "FLOPs/tok", "accepted", "95%"), bold=best)
     if report["comparisons"]:
         say("")
         say("Head to head, how many times as fast:")
         show_table(*_comparisons(report["comparisons"]), left=3)
+    for said in filter(None, about[1:]):
+        say(said)
 
 
 def report_of(bench: BenchRun) -> dict[str, Any]:
-    """What `--json` prints."""
+    """What `--json` prints. What was not measured is None."""
     request, info = bench.request, bench.info
     results = summarise(bench.rows, bench.labels, bench.base, request.clock)
     return {
@@ -57,12 +68,52 @@ def report_of(bench: BenchRun) -> dict[str, Any]:
         "rounds": request.rounds,
         "max_tokens": request.max_tokens,
         "clock": request.clock,
+        "headline": headline(results, bench.base),
+        "averaged": AVERAGED,
         "results": results,
         "comparisons": comparisons(bench, results),
         "problems": [*bench.prompts.problems, *bench.problems],
         "errors": sum(1 for row in bench.rows if row.get("error")),
         "record": str(bench.record),
+        "machine": {**machine(), "load": bench.load},
+        "versions": {name: version for name, version in versions([]).items() if version},
+        "command": shell_line("specchat", *sys.argv[1:]),
     }
+
+
+AVERAGED = (
+    "Every figure is a quotient of totals over all answers: tokens ÷ seconds, tokens ÷ passes. A speedup is a method’s tokens a "
+    "second ÷ those of plain decoding on the same prompts."
+)
+"""How rows are averaged."""
+
+FEW_PROMPTS = 8
+"""Where fewer were answered, an interval with 1 in it tells of the prompts rather than of the method."""
+
+
+def headline(results: Sequence[Mapping[str, Any]], base: str) -> str:
+    """The best method over all prompts, and how certain that is: `lookup 1.83×, 95% 0.64 to 9.91: too few prompts to say.`"""
+    whole = [row for row in results if row["category"] == results[-1]["category"] and row["method"] != base]
+    known = [row for row in whole if row["speedup"] is not None]
+    if not known:
+        return ""
+    row = max(known, key=lambda row: row["speedup"])
+    low, high = row["speedup_low"], row["speedup_high"]
+    said = f"{row['method']} {row['speedup']:.2f}×" + (f", 95% {low:.2f} to {high:.2f}" if low is not None else "")
+    if low is None or (low <= 1 <= high and row["prompts"] < FEW_PROMPTS):
+        return f"{said}: too few prompts to say."
+    if low > 1:
+        return f"{said}: faster than {base}."
+    return f"{said}: not clearly faster than {base}." if high >= 1 else f"{said}: nothing was faster than {base}."
+
+
+def _measured_on(report: Mapping[str, Any]) -> str:
+    """The machine, how busy it was, the versions and the command."""
+    here, of = report["machine"], report["versions"]
+    load = " to ".join(f"{each:.1f}" for each in here["load"])
+    named = ", ".join(f"{name} {of[name]}" for name in ("specchat", "torch", "transformers", "llama-cpp-python") if name in of)
+    busy = f", load {load}" if load else ""
+    return f"{here['processor']}, {counted(here['threads'], 'thread')}{busy}; {named}. {report['command']}"
 
 
 def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -82,49 +133,51 @@ def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict
     return out
 
 
-SHARES = ("draft", "forward")
-"""Columns that a server tells nothing of."""
+ALWAYS = ("category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "same")
+"""Columns that are shown though no row has a figure in them."""
 
 
-def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str], list[list[str]]]:
-    """Head and rows, by category. Of servers they say whether the passes are known; under a constraint, how many tokens a pass
-    gave besides those that it left no choice about."""
-    head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "own/pass", "accepted", "nodes/tok"]
-    head += ["FLOPs/tok", "thought tok/pass", "answer tok/pass", "same", "draft", "forward", "passes"]
+def table(results: Sequence[Mapping[str, Any]], base: str = BASE) -> tuple[list[str], list[list[str]], set[int]]:
+    """Head, rows by category, and the numbers of each category's best rows. Of servers they say whether the passes are known;
+    under a constraint, how many tokens a pass gave besides those that it left no choice about."""
     order = list(dict.fromkeys(row["category"] for row in results))
-    rows = []
-    for row in sorted(results, key=lambda row: order.index(row["category"])):
-        known = row["speedup"] is not None
-        rows.append(
-            [
-                row["category"],
-                row["method"],
-                f"{row['tokens_per_second']:.1f}",
-                f"{row['speedup']:.2f}×" if known else "–",
-                _interval(row["speedup_low"], row["speedup_high"], row["pairs"]) if known and row["method"] != base else "",
-                f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–",
-                f"{row['own_tokens_per_step']:.2f}" if row.get("own_tokens_per_step") else "–",
-                f"{row['acceptance_rate']:.0%}" if row["acceptance_rate"] else "–",
-                f"{row['nodes_per_token']:.2f}" if row["nodes_per_token"] else "–",
-                count_of(row["flops_per_token"]) or "–",
-                *(f"{row[key]:.2f}" if row.get(key) else "–" for key in ("thought_tokens_per_step", "answer_tokens_per_step")),
-                f"{row['identical']}/{row['prompts']}" if row["identical"] is not None else "–",
-                f"{row['draft_share']:.0%}" if row["forward_share"] else "–",
-                f"{row['forward_share']:.0%}" if row["forward_share"] else "–",
-                _known(row.get("certainty", {})),
-            ]
-        )
-    unused = list(SHARES) if any(row.get("certainty") for row in results) else ["passes"]
-    unused += [] if any(row.get("thought_tokens") for row in results) else ["thought tok/pass", "answer tok/pass"]
-    unused += ["FLOPs/tok"] if not any(row["flops_per_token"] for row in results) else []
-    unused += ["own/pass"] if not any(row.get("own_tokens_per_step") for row in results) else []
-    kept = [i for i, title in enumerate(head) if title not in unused]
-    return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
+    ranked = sorted(results, key=lambda row: order.index(row["category"]))
+    rows = [_cells(row, base) for row in ranked]
+    tops = {name: max((row["speedup"] or 0.0 for row in ranked if row["category"] == name), default=0.0) for name in order}
+    head = [title for title in rows[0] if title in ALWAYS or any(row[title] not in ("–", "") for row in rows)]
+    best = {i for i, row in enumerate(ranked) if row["speedup"] and row["speedup"] == tops[row["category"]]}
+    return head, [[row[title] for title in head] for row in rows], best if len(results) > len(order) else set()
 
 
-def _interval(low: float, high: float, pairs: int) -> str:
-    """The interval as shown; a single pair of answers tells nothing of how far another would be from it."""
-    return f"{low:.2f}–{high:.2f}" if pairs > 1 else "–"
+def _cells(row: Mapping[str, Any], base: str) -> dict[str, str]:
+    """A row's cells by the titles of their columns."""
+
+    def told(key: str, form: str = ".2f") -> str:
+        value = row.get(key)
+        return "–" if value is None else f"{value:{form}}"
+
+    return {
+        "category": row["category"],
+        "method": row["method"],
+        "tok/s": told("tokens_per_second", ".1f"),
+        "speedup": "–" if row["speedup"] is None else f"{row['speedup']:.2f}×",
+        "95%": "" if row["method"] == base else _interval(row["speedup_low"], row["speedup_high"]),
+        "tok/pass": told("tokens_per_step"),
+        "own/pass": told("own_tokens_per_step"),
+        "accepted": told("acceptance_rate", ".0%"),
+        "nodes/tok": told("nodes_per_token"),
+        "FLOPs/tok": count_of(row["flops_per_token"] or 0) or "–",
+        "thought tok/pass": told("thought_tokens_per_step"),
+        "answer tok/pass": told("answer_tokens_per_step"),
+        "same": "–" if row["identical"] is None else f"{row['identical']}/{row['prompts']}",
+        "draft": told("draft_share", ".0%"),
+        "forward": told("forward_share", ".0%"),
+        "passes": _known(row.get("certainty", {})),
+    }
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return f"{low:.2f}–{high:.2f}" if low is not None and high is not None else "–"
 
 
 def _known(sure: Mapping[str, int]) -> str:
@@ -140,7 +193,7 @@ def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[
             line["method"],
             line["against"],
             f"{line['ratio']:.2f}×",
-            _interval(line["low"], line["high"], line["pairs"]),
+            _interval(line["low"], line["high"]),
             f"{line['pairs']}",
         ]
         for line in lines
@@ -276,7 +329,7 @@ def run_key(bench: BenchRun) -> str:
 
 def _measure(bench: BenchRun, lab: Lab) -> None:
     request, items = bench.request, bench.prompts.items
-    key = run_key(bench)
+    key, bench.load = run_key(bench), loads()
     bench.record = request.record or cache_folder() / "bench" / f"{key}.jsonl"
     record = BenchRecord(bench.record, key, resume=request.resume)
     steps = list(plan(items, bench.specs, request.rounds))
@@ -297,7 +350,13 @@ def _measure(bench: BenchRun, lab: Lab) -> None:
             record.add(row)
             bench.rows.append(row)
     finally:
+        bench.load += loads()
         record.close()
+
+
+def loads() -> list[float]:
+    """How many processes want a processor, over the last minute, where the system tells it."""
+    return [os.getloadavg()[0]] if hasattr(os, "getloadavg") else []
 
 
 def answer_one(

@@ -1,4 +1,4 @@
-"""From measurements to speedups with intervals: medians of paired ratios, and a bootstrap over prompts."""
+"""From measurements to figures: totals over all answers, divided, and intervals by a bootstrap over prompts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from statistics import median
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 RESAMPLES = 1000
 """Resamples of the bootstrap: enough for two digits of a 95% interval."""
@@ -27,55 +27,74 @@ ANOTHER_RUN = math.sqrt(2)
 does. The intervals are for the reader who runs the command again."""
 
 
-def interval(groups: Sequence[Sequence[float]], seed: int = 0) -> tuple[float, float, float]:
-    """The median ratio over prompts, and the interval in which another run of the same prompts finds it with 95% confidence.
+class Pair(NamedTuple):
+    """Two answers to one prompt, measured side by side: the method's, and that of what it is compared with."""
 
-    `groups` has for each prompt the ratios of its rounds; a prompt's own ratio is their median. Returns (estimate, low, high);
-    with a single ratio both ends are the estimate itself.
+    tokens: int
+    seconds: float
+    other_tokens: int
+    other_seconds: float
+
+
+def ratio(pairs: Iterable[Pair]) -> float:
+    """How many times as fast: total tokens ÷ total seconds, by the same of what it is compared with."""
+    tokens, seconds, other_tokens, other_seconds = map(sum, zip(*pairs, strict=True))
+    return tokens * other_seconds / (seconds * other_tokens)
+
+
+def interval(groups: Sequence[Sequence[Pair]], seed: int = 0) -> tuple[float, float, float]:
+    """How many times as fast over all prompts, and the interval in which another run of the same prompts finds it with 95%
+    confidence.
+
+    `groups` has for each prompt the pairs of its rounds. Returns (estimate, low, high); with a single pair both ends are the
+    estimate itself.
     """
-    logs = [[math.log(ratio) for ratio in group] for group in groups if group]
-    estimate = median(median(group) for group in logs)
+    groups = [group for group in groups if group]
+    estimate = math.log(ratio(chain(*groups)))
     draw = random.Random(seed)
     found = []
     for _ in range(RESAMPLES):
-        chosen = (logs[draw.randrange(len(logs))] for _ in logs)
-        found.append(median(median(draw.choices(group, k=len(group))) for group in chosen))
+        chosen = (groups[draw.randrange(len(groups))] for _ in groups)
+        found.append(math.log(ratio(chain(*(draw.choices(group, k=len(group)) for group in chosen)))))
     found.sort()
     tail = (1 - CONFIDENCE) / 2
     low, high = found[int(tail * (RESAMPLES - 1))], found[math.ceil((1 - tail) * (RESAMPLES - 1))]
-    count = len(logs) if len(logs) > 1 else len(logs[0])
+    count = len(groups) if len(groups) > 1 else len(groups[0])
     wider = T_95[min(count - 1, len(T_95)) - 1] / 1.96 * math.sqrt(count / (count - 1)) if count > 1 else 1.0
     wider *= ANOTHER_RUN
     return (
         math.exp(estimate),
-        math.exp(estimate - (estimate - low) * wider),
-        math.exp(estimate + (high - estimate) * wider),
+        math.exp(estimate - max(0.0, estimate - low) * wider),
+        math.exp(estimate + max(0.0, high - estimate) * wider),
     )
 
 
-def pairs(rows: Iterable[Row], method: str, base: str, clock: str) -> dict[str, list[float]]:
-    """Item → the ratios of its rounds: seconds per token of `base` / seconds per token of `method`, measured side by side."""
+def pairs(rows: Iterable[Row], method: str, base: str, clock: str) -> dict[str, list[Pair]]:
+    """Item → the pairs of its rounds: answers of `method` beside those of `base`."""
     by_place = {(row["item"], row["round"], row["method"]): row for row in rows if not row.get("error")}
-    out: dict[str, list[float]] = {}
+    out: dict[str, list[Pair]] = {}
     for (item, turn, name), row in by_place.items():
         other = by_place.get((item, turn, base))
-        if name == method and other is not None:
-            mine, theirs = per_token(row, clock), per_token(other, clock)
-            if mine > 0 and theirs > 0:
-                out.setdefault(item, []).append(theirs / mine)
+        if name == method and other is not None and (found := pair(row, other, clock)) is not None:
+            out.setdefault(item, []).append(found)
     return out
 
 
-def per_token(row: Row, clock: str) -> float:
-    """Seconds of the whole answer / its tokens; 0 where there is none."""
-    seconds = row["cpu_seconds"] if clock == "cpu" else row["seconds"]
-    return float(seconds) / row["count"] if row["count"] else 0.0
+def pair(row: Row, other: Row, clock: str) -> Pair | None:
+    """Two answers to compare; None where one has no tokens, or took no time."""
+    found = Pair(row["count"], seconds_of(row, clock), other["count"], seconds_of(other, clock))
+    return found if all(value > 0 for value in found) else None
 
 
-def share(rows: Sequence[Row], value: Callable[[Row], float], of: Callable[[Row], float]) -> float:
-    """Sum of one thing / sum of another; 0 if there is nothing."""
+def seconds_of(row: Row, clock: str) -> float:
+    """Seconds of the whole answer."""
+    return float(row["cpu_seconds"] if clock == "cpu" else row["seconds"])
+
+
+def share(rows: Sequence[Row], value: Callable[[Row], float], of: Callable[[Row], float]) -> float | None:
+    """Sum of one thing ÷ sum of another; None if there is nothing to divide by."""
     total = sum(map(of, rows))
-    return sum(map(value, rows)) / total if total else 0.0
+    return sum(map(value, rows)) / total if total else None
 
 
 def summarise(rows: Sequence[Row], methods: Sequence[str], base: str, clock: str) -> list[dict[str, Any]]:
@@ -98,17 +117,20 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
     # Counts are the same in every round but for methods that go by the clock: the first one is counted.
     first = list({row["item"]: row for row in reversed(mine)}.values())
     plain = {row["item"]: row["digest"] for row in rows if row["method"] == base and not row.get("error")}
-    ratios = pairs(rows, method, base, clock)
-    speedup, low, high = interval(list(ratios.values())) if ratios else (None, None, None)
-    seconds = [per_token(row, clock) for row in mine if row["count"]]
+    paired = pairs(rows, method, base, clock)
+    speedup, low, high = interval(list(paired.values())) if paired else (None, None, None)
+    count = sum(map(len, paired.values()))
+    if count == 1 and method != base:  # a single pair tells nothing of how far another would be from it
+        low = high = None
 
     def spent(row: Row) -> float:
-        return float(row["draft_seconds"] + row["forward_seconds"] + row["other_seconds"])
+        told = row["forward_seconds"] > 0  # servers do not tell where their time goes
+        return float(row["draft_seconds"] + row["forward_seconds"] + row["other_seconds"]) if told else 0.0
 
     return {
         "method": method,
         "category": category,
-        "tokens_per_second": 1 / median(seconds) if seconds and median(seconds) > 0 else 0.0,
+        "tokens_per_second": share(mine, lambda row: row["count"], lambda row: seconds_of(row, clock)),
         "speedup": speedup,
         "speedup_low": low,
         "speedup_high": high,
@@ -119,11 +141,11 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
             else {}
         ),
         "acceptance_rate": share(first, lambda row: row["accepted"], lambda row: row["drafted"]),
-        "nodes_per_token": share(first, lambda row: row["nodes"], lambda row: row["count"]),
-        "flops_per_token": share(first, lambda row: row.get("flops", 0), lambda row: row["count"]),
+        "nodes_per_token": share(first, lambda row: row["nodes"], lambda row: row["count"]) or None,
+        "flops_per_token": share(first, lambda row: row.get("flops", 0), lambda row: row["count"]) or None,
         "identical": sum(plain.get(row["item"]) == row["digest"] for row in first) if base else None,
         "prompts": len(first),
-        "pairs": sum(map(len, ratios.values())),
+        "pairs": count,
         "tokens": sum(row["count"] for row in first),
         "steps": sum(row["steps"] for row in first),
         **_thinking(first),
@@ -133,7 +155,7 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
     }
 
 
-def _thinking(rows: Sequence[Row]) -> dict[str, float]:
+def _thinking(rows: Sequence[Row]) -> dict[str, float | None]:
     """Tokens a pass and acceptance of thoughts and of the answers behind them, apart; nothing where nobody thought."""
     if not any(row.get("thought", {}).get("tokens") for row in rows):
         return {}
@@ -145,7 +167,7 @@ def _thinking(rows: Sequence[Row]) -> dict[str, float]:
     }
 
 
-def _of(rows: Sequence[Row], part: str, what: str, of: str) -> float:
+def _of(rows: Sequence[Row], part: str, what: str, of: str) -> float | None:
     return share(rows, lambda row: row.get(part, {}).get(what, 0.0), lambda row: row.get(part, {}).get(of, 0.0))
 
 
@@ -161,10 +183,10 @@ def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str
     out = []
     for method, against in pairings:
         for category in [*categories, *(["all"] if len(categories) > 1 else [])]:
-            ratios = pairs([row for row in rows if category in (row["category"], "all")], method, against, clock)
-            if ratios:
-                ratio, low, high = interval(list(ratios.values()))
-                count = sum(map(len, ratios.values()))
-                line = {"method": method, "against": against, "category": category}
-                out.append({**line, "ratio": ratio, "low": low, "high": high, "pairs": count})
+            paired = pairs([row for row in rows if category in (row["category"], "all")], method, against, clock)
+            if paired:
+                found, low, high = interval(list(paired.values()))
+                count = sum(map(len, paired.values()))
+                line = {"method": method, "against": against, "category": category, "ratio": found, "pairs": count}
+                out.append({**line, **({"low": low, "high": high} if count > 1 else {"low": None, "high": None})})
     return out

@@ -28,7 +28,7 @@ from .lab import BASE, BenchRun, Lab, Spec, read_spec, read_specs, say, show_tab
 from .requests import BenchRequest, TuneRequest
 from .run import WARM_UP_TOKENS, answer_one
 from .servers import is_server
-from .statistics import interval, per_token
+from .statistics import Pair, interval, pair, ratio
 from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, show_blocks, wanted
 
 KEPT = 3
@@ -67,24 +67,18 @@ class TuneSearch:
     def score(self, label: str, items: Sequence[Item]) -> float:
         """Geometric mean of the paired speedups; those far from the middle half are brought to its edge: a prompt during which
         somebody else had the machine decides nothing."""
-        logs = sorted(math.log(ratio) for ratio in self.ratios(label, items))
+        logs = sorted(math.log(ratio([each])) for each in self.pairs(label, items))
         if not logs:
             return 0.0
         cut = len(logs) // 8
         low, high = logs[cut], logs[len(logs) - 1 - cut]
         return math.exp(mean(min(max(log, low), high) for log in logs))
 
-    def ratios(self, label: str, items: Sequence[Item], base: str = BASE) -> list[float]:
-        """Speedups over `base` on the prompts that both have answered."""
-        out = []
-        for item in items:
-            mine, other = self.rows.get((item.id, label)), self.rows.get((item.id, base))
-            if mine and other and not mine.get("error") and not other.get("error"):
-                clock = self.request.clock
-                seconds = per_token(mine, clock)
-                if seconds > 0:
-                    out.append(per_token(other, clock) / seconds)
-        return out
+    def pairs(self, label: str, items: Sequence[Item], base: str = BASE) -> list[Pair]:
+        """A candidate's answers beside those of `base`, to the prompts that both have answered."""
+        done = {key: row for key, row in self.rows.items() if not row.get("error")}
+        both = [(done[item.id, label], done[item.id, base]) for item in items if {(item.id, label), (item.id, base)} <= {*done}]
+        return [found for mine, other in both if (found := pair(mine, other, self.request.clock)) is not None]
 
     def run(self) -> list[Spec]:
         """Search; returns the candidates by rank, those that got furthest first."""
@@ -311,8 +305,8 @@ def unclear(search: TuneSearch, pick: str) -> str:
     """What keeps the pick from becoming the default, in a sentence: the interval of its speedup over the default, or over plain
     decoding if it is the default itself, has 1 in it. Empty where it is clearly faster."""
     other = search.default if search.default != pick else BASE
-    ratios = search.ratios(pick, search.items, other)
-    if len(ratios) > 1 and interval([[ratio] for ratio in ratios])[1] > 1:
+    found = search.pairs(pick, search.items, other)
+    if len(found) > 1 and interval([[each] for each in found])[1] > 1:
         return ""
     return f"Nothing was clearly faster than {'plain decoding' if other == BASE else other}, so your settings stay as they are."
 
@@ -320,8 +314,8 @@ def unclear(search: TuneSearch, pick: str) -> str:
 def result_of(search: TuneSearch, ranked: Sequence[Spec]) -> dict[str, Any]:
     """The pick and how it did."""
     label = ranked[0].label
-    ratios = search.ratios(label, search.items)
-    speedup, low, high = interval([[ratio] for ratio in ratios]) if ratios else (0.0, 0.0, 0.0)
+    found = search.pairs(label, search.items)
+    speedup, low, high = interval([[each] for each in found]) if found else (0.0, 0.0, 0.0)
     score = search.score(label, search.items)
     name, settings = ranked[0].name, ranked[0].settings
     if score < 1:  # nothing beats plain decoding here
@@ -331,10 +325,10 @@ def result_of(search: TuneSearch, ranked: Sequence[Spec]) -> dict[str, Any]:
         "settings": dict(settings),
         "spec": label,
         "speedup": score,
-        "median_speedup": speedup,
+        "total_speedup": speedup,
         "speedup_low": low,
         "speedup_high": high,
-        "prompts": len(ratios),
+        "prompts": len(found),
     }
 
 
@@ -390,9 +384,9 @@ def _report(
         return
     say("")
     say(
-        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding (median "
-        f"{found['median_speedup']:.2f}×, 95% {found['speedup_low']:.2f}–{found['speedup_high']:.2f}, "
-        f"{counted(found['prompts'], 'prompt')}, {counted(search.passes, 'forward pass', 'forward passes')})."
+        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding. All tokens ÷ "
+        f"all seconds: {found['total_speedup']:.2f}×, 95% {found['speedup_low']:.2f} to {found['speedup_high']:.2f}, "
+        f"{counted(found['prompts'], 'prompt')}, {counted(search.passes, 'forward pass', 'forward passes')}."
     )
     if saved:
         say(f"Saved as this model's method in {saved}.")

@@ -17,7 +17,8 @@ import pytest
 
 from specchat.app.cli.bench.items import MASKED, MT_BENCH, read_items
 from specchat.app.cli.bench.lab import show_table
-from specchat.app.cli.bench.run import table
+from specchat.app.cli.bench.run import AVERAGED, headline, table
+from specchat.app.export.html import text
 from specchat.app.text.cells import width
 from specchat.errors import UserError
 
@@ -75,7 +76,7 @@ def test_methods_are_compared_in_every_form(world: dict[str, Any]) -> None:
     # A pass takes 10 ms, and nothing else any time: speedups follow the number of passes.
     world["env"] |= paced()
     process = beside(
-        world, "--methods", "lookup,fusion", "--json", "--markdown", folder / "t.md",
+        world, "--methods", "lookup,fusion", "--json", "--markdown", folder / "t.md", "--html", folder / "t.html",
         "--rounds", 2, pace=0.01,
     )  # fmt: skip
     out, err = process.communicate(timeout=180)
@@ -93,7 +94,37 @@ def test_methods_are_compared_in_every_form(world: dict[str, Any]) -> None:
     assert lookup["tokens_per_step"] > 2
     # Passes over more nodes take longer.
     assert 3 < lookup["speedup"] < lookup["tokens_per_step"]
-    assert "| category | method |" in (folder / "t.md").read_text()
+    assert report["headline"].startswith(f"lookup {lookup['speedup']:.2f}×, 95% ")
+    assert len(report["machine"]["load"]) == 2
+    markdown, page = (folder / "t.md").read_text(), (folder / "t.html").read_text()
+    assert "| category | method |" in markdown
+    assert "| **all** | **lookup** |" in markdown
+    for said in (report["headline"], AVERAGED, report["machine"]["processor"], report["versions"]["torch"], report["command"]):
+        assert said in markdown
+        assert text(said) in page
+    assert page.count('<div class="bar"') == len(rows)
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("speedup", "low", "high", "prompts", "said"),
+    [
+        (1.83, 0.64, 9.91, 4, "lookup 1.83×, 95% 0.64 to 9.91: too few prompts to say."),
+        (1.83, 0.64, 9.91, 40, "lookup 1.83×, 95% 0.64 to 9.91: not clearly faster than greedy."),
+        (1.83, 1.7, 1.9, 4, "lookup 1.83×, 95% 1.70 to 1.90: faster than greedy."),
+        (0.83, 0.7, 0.9, 40, "lookup 0.83×, 95% 0.70 to 0.90: nothing was faster than greedy."),
+        (1.83, None, None, 1, "lookup 1.83×: too few prompts to say."),
+    ],
+)
+def test_the_headline_says_how_certain_it_is(
+    speedup: float, low: float | None, high: float | None, prompts: int, said: str
+) -> None:
+    figures = {"category": "all", "prompts": prompts}
+    plain = figures | {"method": "greedy", "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
+    worse = figures | {"method": "jacobi", "speedup": 0.5, "speedup_low": 0.4, "speedup_high": 0.6}
+    best = figures | {"method": "lookup", "speedup": speedup, "speedup_low": low, "speedup_high": high}
+    assert headline([plain, best, worse], "greedy") == said
+    assert headline([plain], "greedy") == ""
 
 
 def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any], run: Run) -> None:
@@ -263,15 +294,20 @@ def bench_table() -> tuple[list[str], list[list[str]]]:
         "draft_share": 0.02,
         "forward_share": 0.9,
     }
-    return table([{**row, "category": c, "method": m} for c in ("copy", "summarization") for m in METHODS])
+    head, rows, _ = table([{**row, "category": c, "method": m} for c in ("copy", "summarization") for m in METHODS])
+    return head, rows
 
 
 @pytest.mark.parametrize("cells", WIDTHS)
 def test_a_table_keeps_within_the_width_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
     out = terminal(monkeypatch, cells)
+    monkeypatch.setenv("TERM", "xterm-256color")
     head, rows = bench_table()
-    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "accepted", "95%"))
+    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "accepted", "95%"), bold={1})
     lines = out.getvalue().splitlines()
+    assert all(line.startswith("\x1b[1m") == line.endswith("\x1b[0m") for line in lines)
+    assert any(line.startswith("\x1b[1mcopy") for line in lines)
+    lines = [line.removeprefix("\x1b[1m").removesuffix("\x1b[0m") for line in lines]
     assert max(map(width, lines)) <= cells
     title = lines[0].split()
     assert title[:4] == ["category", "method", "tok/s", "speedup"]

@@ -51,7 +51,7 @@ def test_a_server_against_a_plain_one(bench: Run, tmp_path: Path) -> None:
         "method": "plain",
         "speedup": 1.0,
         "tokens_per_step": 1.0,
-        "acceptance_rate": 0.0,
+        "acceptance_rate": None,
         "identical": 3,
     }
     assert speculating["tokens_per_step"] == count / len(FAST.lengths)

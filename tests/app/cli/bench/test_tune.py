@@ -17,7 +17,7 @@ from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
 from specchat.app.cli.bench.run import table
-from specchat.app.cli.bench.statistics import interval, pairs, summarise
+from specchat.app.cli.bench.statistics import Pair, interval, pairs, summarise
 from specchat.app.cli.bench.tune import TuneSearch, candidates, joined, result_of, rung_sizes, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
 from specchat.app.settings.fields import Settings
@@ -233,20 +233,40 @@ def row(item: str, method: str, seconds: float, turn: int = 0, **more: Any) -> d
 def test_ratios_pair_what_was_measured_side_by_side() -> None:
     rows = [row("a", "greedy", 2.0), row("a", "fast", 1.0), row("a", "greedy", 9.0, 1), row("a", "fast", 3.0, 1)]
     rows += [row("b", "greedy", 5.0), row("c", "fast", 5.0), row("d", "greedy", 1.0), row("d", "fast", 1.0, error="x")]
-    assert pairs(rows, "fast", "greedy", "wall") == {"a": [2.0, 3.0]}
+    assert pairs(rows, "fast", "greedy", "wall") == {"a": [(10, 1.0, 10, 2.0), (10, 3.0, 10, 9.0)]}
 
 
-def test_one_wild_round_moves_nothing() -> None:
-    quiet = [[2.0, 2.1, 1.9] for _ in range(9)]
-    wild = [*quiet[:-1], [2.0, 40.0, 1.9]]
-    assert interval(wild)[0] == interval(quiet)[0] == pytest.approx(2.0)
+def test_every_figure_is_a_quotient_of_totals() -> None:
+    """So the columns agree: a speedup is what the tokens a second divide to, whatever the answers' lengths."""
+    rows = [
+        row("a", "greedy", 2.0),
+        row("a", "fast", 1.0),
+        row("b", "greedy", 40.0, count=100),
+        row("b", "fast", 39.0, count=100),
+    ]
+    rows += [row("b", "greedy", 44.0, 1, count=100), row("b", "fast", 10.0, 1, count=100)]
+    greedy, fast = summarise(rows, ["greedy", "fast"], "greedy", "wall")
+    assert (greedy["tokens_per_second"], fast["tokens_per_second"]) == (210 / 86, 210 / 50)
+    assert fast["speedup"] == pytest.approx(86 / 50)
+    assert fast["tokens_per_step"] == 110 / 10
+    assert fast["speedup_low"] < fast["speedup"] < fast["speedup_high"]
+
+
+def test_what_was_not_measured_is_null() -> None:
+    nothing = dict.fromkeys(("drafted", "accepted", "nodes", "draft_seconds", "forward_seconds", "other_seconds", "steps"), 0)
+    rows = [row("a", "greedy", 2.0), row("a", "fast", 1.0, **nothing)]
+    _, fast = summarise(rows, ["greedy", "fast"], "greedy", "wall")
+    unknown = (
+        "speedup_low speedup_high tokens_per_step acceptance_rate nodes_per_token flops_per_token draft_share forward_share"
+    )
+    assert [name for name, value in fast.items() if value is None] == unknown.split()
 
 
 def test_intervals_hold_the_true_ratio_about_as_often_as_they_say() -> None:
     draw = random.Random(1)
     held = 0
     for trial in range(12):
-        groups = [[1.5 * draw.lognormvariate(0, 0.2) for _ in range(2)] for _ in range(8)]
+        groups = [[Pair(1, 1.0, 1, 1.5 * draw.lognormvariate(0, 0.2)) for _ in range(2)] for _ in range(8)]
         _, low, high = interval(groups, trial)
         assert 0 < low <= high
         held += low <= 1.5 <= high
@@ -278,7 +298,7 @@ def test_a_line_tells_what_a_token_costs() -> None:
     rows = [{**row("a", "draft", 1.0), "flops": 300e6}, {**row("b", "draft", 1.0), "flops": 100e6}]
     (line,) = summarise(rows, ["draft"], "greedy", "wall")
     assert line["flops_per_token"] == 400e6 / sum(each["count"] for each in rows)
-    head, (cells, *_) = table([line])
+    head, (cells, *_), _ = table([line])
     assert dict(zip(head, cells, strict=True))["FLOPs/tok"] == "20M"
     (none,) = summarise([row("c", "draft", 1.0)], ["draft"], "greedy", "wall")
     assert "FLOPs/tok" not in table([none])[0], "columns without a figure are left out"
