@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from statistics import median, quantiles
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ...engine.catalog import Totals
-from ...engine.messages import StepRecord
 from ...errors import counted
 from .entries import TELLING_STEPS, Answer
 from .methods import Method, length_of, method_named, right_or_accepted
@@ -51,10 +50,8 @@ LOOKED_AT = 2000
 """Passes at an answer's end that are looked into one by one: all those of a very long one would hold up the screen."""
 SCATTERED = 1.25
 """Passes of one size take this many times their lower quartile on average where something else uses the machine."""
-GROWN = 1.5
-"""Plain passes take this many times what they took at load where something else uses the machine."""
-LONG = 1024
-"""Tokens of a text behind which passes take longer by themselves."""
+DEAR = 0.2
+"""Plain passes that a draft token takes at least whose drafter is called dear."""
 WARM = 0.7
 """Temperature from which on samples often miss the likeliest token."""
 
@@ -128,7 +125,7 @@ def diagnose(
     load = dict(info.get("pass_seconds") or ())
     case = _Case(answer, totals, method, info, load, answer.figures.plain_seconds or float(load.get(1, 0.0)))
     causes = sorted(filter(None, case.causes()), key=lambda cause: -cause.gain)
-    change = case.change(causes[0] if causes else None, tried)
+    change = case.change(causes, tried)
     return Diagnosis(case.speedup, tuple(causes), change, part, *case.sum)
 
 
@@ -143,40 +140,32 @@ def blame(answer: Answer, info: Mapping[str, Any]) -> str:
 AUTO = "Let auto choose the method: it guesses only where that pays."
 
 
-@dataclass(frozen=True)
-class _Passes:
+class _Passes(NamedTuple):
     """The passes of a method that had a draft, the last LOOKED_AT of an answer."""
 
-    drafting: int = 0
-    held: int = 0
+    drafting: int
+    held: int
     """Those whose tree held the right token after the last one."""
-    full: int = 0
-    """Those in which a path of the whole tree's depth was accepted: more might have been."""
-    ties: int = 0
+    full: int
+    """Those in which a whole path was accepted of a tree as deep as any of these: its limit ended it."""
+    ties: int
     """Those whose path the guard ended at a near tie although the tree held the model's choice: another pass decided."""
 
-    @classmethod
-    def of(cls, answer: Answer, method: str) -> _Passes:
-        log, found = answer.log, list[tuple[bool, bool, bool]]()
-        for step in map(log.record, range(max(0, len(log) - LOOKED_AT), len(log))):
-            if step.method == method and step.nodes and step.drafted:
-                tie = _ended_at_tie(step)
-                found.append((step.accepted > 0 or tie, _reached_end(step), tie))
-        return cls(len(found), *map(sum, zip(*found, strict=True))) if found else cls()
 
-
-def _ended_at_tie(step: StepRecord) -> bool:
-    """Whether the tree goes on with the token that the model chose at the path's end."""
-    last = step.path[-1] if step.path else 0
-    nodes = zip(step.tree_tokens, step.tree_parents, strict=True)
-    return any(parent == last and token == step.tokens[-1] for token, parent in nodes)
-
-
-def _reached_end(step: StepRecord) -> bool:
-    depths = [0]
-    for parent in step.tree_parents[1:]:
-        depths.append(depths[parent] + 1)
-    return step.accepted >= (max(depths) if step.tree_parents else step.drafted)
+def _passes(answer: Answer, method: str, limit: int) -> _Passes:
+    """Look into them; `limit` is the depth that a tree may have, 0 for that of the deepest."""
+    log, found = answer.log, list[tuple[bool, int, int, bool]]()
+    for step in map(log.record, range(max(0, len(log) - LOOKED_AT), len(log))):
+        if step.method == method and step.nodes and step.drafted:
+            last, depths = step.path[-1] if step.path else 0, [0]
+            for parent in step.tree_parents[1:]:
+                depths.append(depths[parent] + 1)
+            nodes = zip(step.tree_tokens, step.tree_parents, strict=True)
+            tie = any(parent == last and token == step.tokens[-1] for token, parent in nodes)
+            found.append((step.accepted > 0 or tie, max(depths) if step.tree_parents else step.drafted, step.accepted, tie))
+    limit = limit or max((depth for _, depth, _, _ in found), default=0)
+    full = sum(accepted >= depth >= limit for _, depth, accepted, _ in found)
+    return _Passes(len(found), sum(held for held, *_ in found), full, sum(tie for *_, tie in found))
 
 
 @dataclass(frozen=True)
@@ -204,7 +193,13 @@ class _Case:
 
     @cached_property
     def passes(self) -> _Passes:
-        return _Passes.of(self.answer, self.method.name)
+        return _passes(self.answer, self.method.name, self.deepest[0])
+
+    @property
+    def deepest(self) -> tuple[int, int]:
+        """The setting of how deep its trees may be, and the most that it takes; zeros for a method without one."""
+        param = next((param for param in self.method.params if param["name"] == "depth"), None)
+        return (int(self.settings.get("depth", param["default"])), param.get("high") or 256) if param else (0, 0)
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -233,11 +228,6 @@ class _Case:
         return found
 
     @property
-    def _pass_seconds(self) -> tuple[float, float]:
-        """Mean seconds of a timed step, and of its drafting."""
-        return self.totals.timed_seconds / self.totals.timed, self.totals.timed_draft_seconds / self.totals.timed
-
-    @property
     def _right(self) -> str:
         return right_or_accepted(self.answer.label)
 
@@ -249,7 +239,7 @@ class _Case:
         return f"{what} in {passes.held:,} of {counted(passes.drafting, 'pass', 'passes')}"
 
     def _busy(self) -> Cause | None:
-        """Whether passes of one size took very different times, or plain ones much longer than when the model was loaded."""
+        """Whether passes of one size took very different times."""
         by_size: dict[int, list[float]] = {}
         log = self.answer.log
         for step in map(log.record, range(max(0, len(log) - LOOKED_AT), len(log))):
@@ -257,25 +247,18 @@ class _Case:
                 by_size.setdefault(step.nodes, []).append(step.forward_seconds)
         usual = [(sum(each), quantiles(each, n=4)[0] * len(each)) for each in by_size.values() if len(each) >= FEW_PASSES]
         gain = sum(all_of for all_of, _ in usual) / low if (low := sum(low for _, low in usual)) else 1.0
-        if gain >= SCATTERED:
-            said = f"Passes of one size took {gain:.1f}× their best time: something else uses this machine."
-            return Cause("busy", gain, said)
-        # What a step does besides its passes was not timed at load.
-        other = self.totals.other_seconds / max(1, self.totals.steps)
-        slower = (self.plain - other) / self.load[1] if self.load.get(1) else 1.0
-        if slower < GROWN or self.answer.figures.prompt_tokens + self.answer.figures.tokens >= LONG:
-            return None
-        return Cause(
-            "busy", slower, f"Plain passes take {slower:.1f}× what they took at load: something else uses this machine."
-        )
+        said = f"Passes of one size took {gain:.1f}× their best time: something else uses this machine."
+        return Cause("busy", gain, said) if gain >= SCATTERED else None
 
     def _drafting(self) -> Cause | None:
         """What drafting costs at the best length of the drafts: longer ones are another cause."""
-        totals, (whole, drafting) = self.totals, self._pass_seconds
-        best, _ = self._best()
+        totals, (best, _) = self.totals, self._best()
         if not totals.depth or not best:
             return None
-        each, rest = totals.draft_token_seconds, whole - drafting
+        each, drafting = totals.draft_token_seconds, totals.timed_draft_seconds / totals.timed
+        if each < DEAR * self.plain:
+            return None
+        rest = totals.timed_seconds / totals.timed - drafting
         if best > 0:
             drafting, rest = best * each, totals.step_seconds(best * self._width + 1, self.plain)
         said = f"A draft token takes {each / self.plain:.2g} plain passes."
@@ -333,13 +316,10 @@ class _Case:
         return (-best, gain) if gain > 1 else (0, 1.0)
 
     def _verifying(self) -> Cause | None:
-        totals, (whole, drafting) = self.totals, self._pass_seconds
-        nodes = round(totals.timed_nodes / totals.timed)
-        if nodes <= 1:
-            return None
-        costs = (whole - drafting) / self.plain
-        gain = whole / (drafting + min(self.plain, whole - drafting))
-        return Cause("dear passes", gain, f"A pass over {counted(nodes, 'node')} costs {costs:.1f} plain ones.")
+        totals, nodes = self.totals, round(self.totals.timed_nodes / self.totals.timed)
+        costs = (totals.timed_seconds - totals.timed_draft_seconds) / totals.timed / self.plain
+        gain = self.sum[1] / (self.sum[1] - max(0.0, costs - 1))
+        return Cause("dear passes", gain, f"A pass over {nodes} nodes costs {costs:.1f} plain ones.") if nodes > 1 else None
 
     def _ties(self) -> Cause | None:
         """What near ties cost, each of which ended a path: another pass decided it."""
@@ -374,13 +354,15 @@ class _Case:
             return Cause("drafter", could / given, f"The drafter seldom knows what this model says. {self._held}.")
         return None
 
-    def change(self, first: Cause | None, tried: Sequence[Answer]) -> Change | None:
+    def change(self, causes: Sequence[Cause], tried: Sequence[Answer]) -> Change | None:
         """The change that promises the most; where nothing is known of any, what usually helps against the first cause. Of a
         short answer nothing is."""
-        name = first.name if first is not None else ""
+        name = causes[0].name if causes else ""
         if name == "short":
             return None
-        found = [_faster(max(self.speedup, 1.0 if self.plain else 0.0), tried, self.answer), self._other_length()]
+        found = [_faster(max(self.speedup, 1.0 if self.plain else 0.0), tried, self.answer)]
+        if {"too long", "too short"} & {cause.name for cause in causes}:
+            found.append(self._other_length())
         if self.speedup and self.speedup < SLOWER:
             found.append(Change("Decode plainly (greedy).", "greedy", {}, 1.0))
         known = [change for change in found if change is not None]
@@ -401,9 +383,8 @@ class _Case:
         if best <= 0 or length is None or gain < 1.05 * self.speedup:
             return None
         setting, now, low, high = length
-        deepest = next((param for param in self.method.params if param["name"] == "depth"), None)
-        if deepest is not None and mean > (limit := int(self.settings.get("depth", deepest["default"]))) - 0.5:
-            setting, now, low, high = "depth", limit, 1, deepest.get("high") or 256
+        if self.deepest[0] and mean > self.deepest[0] - 0.5:
+            setting, low, (now, high) = "depth", 1, self.deepest
         size = round(now * best / mean) if setting == "nodes" else best
         size = min(max(size, low), high)
         if size == now or (size < now) != (best < mean):  # the setting is not what ended these drafts

@@ -82,8 +82,8 @@ def report_of(bench: BenchRun) -> dict[str, Any]:
 
 
 AVERAGED = (
-    "Every figure is a quotient of totals over all answers: tokens ÷ seconds, tokens ÷ passes. A speedup is a method’s tokens a "
-    "second ÷ those of plain decoding on the same prompts."
+    "Every figure is a quotient of totals over all answers: tokens ÷ seconds, tokens ÷ passes. A speedup is tokens/s ÷ "
+    "plain decoding’s tokens/s on the same prompts."
 )
 """How rows are averaged."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,43 +48,49 @@ class Situation:
     temperature: float = 0.0
     info: Mapping[str, Any] = field(default_factory=dict)
 
-    def answer(self, seed: int) -> Answer:
-        rng = random.Random(seed)
-        answer = Answer(self.method, "identical")
-        answer.asked = {
-            "method": self.method,
-            "settings": {"schedule": "constant", "tokens": self.length} if self.method == "draft" else {},
-            "sampling": {"temperature": self.temperature},
-        }
-        answer.take(Started(1, "main", self.method, "identical", self.prompt, 0))
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    steps: Sequence[Sequence[Any]] = ()
+    """Rows of nodes, draft nodes, accepted ones, the node that the guard left (else −1), parents and path, as they were
+    recorded; empty: made up of the figures above."""
+
+    def _made(self, rng: random.Random) -> Iterator[Sequence[Any]]:
         for step in range(self.passes):
             drafted = self.length if rng.random() < self.share(step) else 0
-            accepted = 0
-            tie = False
+            accepted, tie = 0, False
             while accepted < drafted and not tie and rng.random() < self.rates(accepted):
                 tie = rng.random() < self.tie
                 accepted += not tie
-            nodes = drafted * self.width + 1
-            # Depth by depth, each node below the first one of the depth above. What the guard left is in the tree.
-            parents = [
-                -1,
-                *(depth * self.width + 1 - self.width if depth else 0 for depth in range(drafted) for _ in range(self.width)),
-            ]
-            path = [depth * self.width + 1 for depth in range(accepted)]
-            own = accepted * self.width + 1 if tie else -1
+            width = self.width
+            nodes = drafted * width + 1
+            # Depth by depth, each node below the first one of the depth above.
+            below = (max(0, depth * width + 1 - width) for depth in range(drafted) for _ in range(width))
+            path = [depth * width + 1 for depth in range(accepted)]
+            yield nodes, nodes - 1, accepted, accepted * width + 1 if tie else -1, [-1, *below] if drafted else [], path
+
+    def answer(self, seed: int) -> Answer:
+        rng = random.Random(seed)
+        answer = Answer(self.method, "identical")
+        made = {"schedule": "constant", "tokens": self.length} if self.method == "draft" and not self.steps else self.settings
+        answer.asked = {"method": self.method, "settings": made, "sampling": {"temperature": self.temperature}}
+        answer.take(Started(1, "main", self.method, "identical", self.prompt, 0))
+        for nodes, drafted, accepted, left, parents, path in self.steps or self._made(rng):
+            depths = [0]
+            for parent in parents[1:]:
+                depths.append(depths[parent] + 1)
+            # Each token is its node; what no node has is −1.
             answer.add(
                 StepRecord(
                     self.method,
-                    [*path, own],
+                    [*filter(None, path), left],
                     "x" * (accepted + 1),
-                    drafted=nodes - 1,
+                    drafted=drafted,
                     accepted=accepted,
                     nodes=nodes,
-                    draft_seconds=drafted * self.draft_token,
+                    draft_seconds=max(depths) * self.draft_token,
                     forward_seconds=self.plain * (1 + self.node * (nodes - 1)) * max(0.5, self.noise(rng)),
                     other_seconds=self.other,
-                    tree_tokens=list(range(nodes)) if drafted else [],
-                    tree_parents=parents if drafted else [],
+                    tree_tokens=list(range(len(parents))),
+                    tree_parents=parents,
                     path=path,
                 )
             )
@@ -116,13 +124,15 @@ SITUATIONS: dict[str, tuple[Situation, str]] = {
         "nothing to copy",
     ),
     "another program on the machine": (Situation(noise=_spikes), "busy"),
-    "plain passes slower than at load": (Situation(plain=0.025), "busy"),
     "three words": (Situation(passes=3), "short"),
     "a runtime with dear passes": (Situation(node=0.45, at_load={1: PLAIN, 4: PLAIN * 2.4, 8: PLAIN * 4.2}), "dear passes"),
     "a draft model half as large": (Situation(length=3, draft_token=0.006), "dear drafter"),
     "a hot sampler": (Situation(temperature=1.2, rates=lambda position: 0.45), "drafter"),
     "trees that hold nothing right": (Situation("eagle", width=4, node=0.005, rates=lambda position: 0.2), "drafter"),
-    "trees that end too soon": (Situation("tree", length=2, width=5, node=0.005, rates=lambda position: 0.95), "too short"),
+    "trees that end too soon": (
+        Situation("tree", length=2, width=5, node=0.005, rates=lambda position: 0.95, settings={"depth": 2}),
+        "too short",
+    ),
     "near ties beside the first path": (Situation("tree", width=3, node=0.005, tie=0.3), "near ties"),
 }
 
@@ -132,6 +142,37 @@ def test_the_first_cause_named_is_the_true_one(name: str) -> None:
     situation, cause = SITUATIONS[name]
     named = [situation.diagnose(seed).causes[0].name for seed in range(20)]
     assert named.count(cause) >= 18, named
+
+
+RECORDED = {row["name"]: row for row in map(json.loads, (Path(__file__).parent / "answers.jsonl").read_text().splitlines())}
+"""Answers of the built-in model, and one of another: the trees of their passes. What passes cost is the situation's."""
+
+DEAR = {"node": 0.45, "at_load": {1: PLAIN, 4: PLAIN * 2.4, 8: PLAIN * 4.2}}
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "cause", "advice"),
+    [
+        ("drafts of one token", {}, "too short", "Drafts of 2 tokens instead."),
+        ("drafts of 24 tokens", {"draft_token": 0.002}, "too long", "Drafts of 5 tokens instead."),
+        ("a story under lookup", {"draft_token": 0.0}, "nothing to copy", "Decode plainly"),
+        ("trees of two levels", {"node": 0.01}, "too short", "Drafts of 4 tokens instead."),
+        ("a trained head", {}, "", ""),
+        ("a trained head of two levels", {}, "too short", "Drafts of 5 tokens instead."),
+        ("plain", {}, "plain", "Let auto choose"),
+        ("a trained head at temperature 1.5", {}, "drafter", "A lower temperature"),
+        ("layers that were not trained to exit", {}, "drafter", "Decode plainly"),
+        ("a draft model", DEAR, "dear passes", "Draft fewer nodes."),
+    ],
+)
+def test_a_recorded_answer_gets_the_right_advice(name: str, machine: Mapping[str, Any], cause: str, advice: str) -> None:
+    row = RECORDED[name]
+    situation = Situation(**{key: row[key] for key in ("method", "settings", "temperature", "steps")}, **machine)
+    found = situation.diagnose()
+    print(why_text(found))
+    assert [each.name for each in found.causes[:1]] == [cause] * bool(cause)
+    assert (found.change.said if found.change else "").startswith(advice)
+    assert "another drafter" not in why_text(found)
 
 
 @pytest.mark.parametrize("name", ["a drafter of another family", "a story, and a method that copies", "a hot sampler"])
