@@ -294,7 +294,7 @@ class _Case:
     def _rates(self) -> list[float]:
         """How often each draft position was right if all before it were, as far as enough passes tell."""
         totals = self.totals
-        known = sum(offered >= FEW_ENDS for offered in totals.offered) or len(totals.offered)
+        known = sum(steps >= FEW_ENDS for steps in totals.drafted_at) or len(totals.drafted_at)
         return totals.position_acceptance[:known]
 
     def _best(self) -> tuple[int, float]:

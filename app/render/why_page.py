@@ -61,7 +61,7 @@ def why_lines(
         right = right_or_accepted(answer.label)
         out += [(), line((f"{right.capitalize()} at position n", "bold $primary"))]
         if answer.totals.depth < answer.totals.drafted:
-            held, passes = answer.totals.taken[0], answer.totals.offered[0]
+            held, passes = answer.totals.accepted_at[0], answer.totals.drafted_at[0]
             out += paragraph(f"The tree held the right token in {held:,} of {passes:,} passes.", cells, "$foreground")
         room = max(1, cells - 9)
         for at, rate in enumerate(rates[:8], 1):

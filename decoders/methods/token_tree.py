@@ -15,7 +15,7 @@ from ...backends.options import draft_label
 from ...errors import UserError, counted
 from .. import needs
 from ..base import Context, Drafter, Elsewhere, param
-from ..parts.elsewhere import as_chain, draft_chain
+from ..parts.elsewhere import as_chain, draft_chain, sglang
 from ..parts.growth import MOST, Grower, count_nodes
 from ..parts.merging import MERGED, drafters_to_merge
 from ..parts.proposers import DraftModelProposer
@@ -87,7 +87,8 @@ class TokenTree(Grower):
 
     @classmethod
     def elsewhere(cls, params: TreeParams, draft_model: str) -> Elsewhere:
-        return as_chain(draft_chain(draft_model, params.depth))
+        tree = sglang("STANDALONE", draft_model, params.depth, params.width, params.nodes)
+        return {**as_chain(draft_chain(draft_model, params.depth)), "SGLang": (tree, "")}
 
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)

@@ -16,6 +16,8 @@ COPIED = "There, a copied passage takes one draft pass per token, not one for al
 
 FIXED = "There, the number of draft tokens stays the same."
 
+OLDER = "For a head of EAGLE or EAGLE-2 it is eagle in place of eagle3."
+
 DEEPEST = 32
 """Longest chain that stands for a tree."""
 
@@ -39,7 +41,7 @@ def prompt_lookup(tokens: int, longest: int = 3, note: str = LINE) -> Elsewhere:
         "vLLM": (speculative("ngram", num_speculative_tokens=tokens, prompt_lookup_max=longest, prompt_lookup_min=1), note),
         "SGLang": (
             f"--speculative-algorithm NGRAM --speculative-num-draft-tokens {tokens + 1}",
-            "Its n-grams form a tree too.",
+            "Its n-grams form a tree too. It needs CUDA.",
         ),
     }
 
@@ -70,20 +72,29 @@ def draft_chain(model: str, tokens: int, *, schedule: str = "constant", most: in
         note = "" if schedule in ("constant", "heuristic") else f"It has no equivalent of the schedule {schedule}."
         nearest = "heuristic" if schedule == "heuristic" else "constant"
         call = f"num_assistant_tokens={tokens}, num_assistant_tokens_schedule={nearest!r}"
-    # Without the type, llama-server loads the draft model and drafts nothing.
-    longest = tokens if schedule == "constant" else most
-    llama = f"--spec-type draft-simple --spec-draft-model {shell_line(model)} --spec-draft-n-max {longest}"
+    llama = llama_server("draft-simple", model, tokens if schedule == "constant" else most)
     if schedule == "confidence" and threshold:
         llama += f" --spec-draft-p-min {threshold:g}"
-    # SGLang counts the pending token as a draft token.
-    chain = f"--speculative-num-steps {tokens} --speculative-eagle-topk 1 --speculative-num-draft-tokens {tokens + 1}"
-    sglang = f"--speculative-algorithm STANDALONE --speculative-draft-model-path {shell_line(model)} {chain}"
     return {
         "transformers": (f"model.generate(**inputs, assistant_model=draft, {call})", note),
         "llama-server": (llama, ""),
         "vLLM": (speculative("draft_model", model=model, num_speculative_tokens=tokens), unmatched),
-        "SGLang": (sglang, unmatched),
+        "SGLang": (sglang("STANDALONE", model, tokens), unmatched),
     }
+
+
+def llama_server(kind: str, model: str, most: int) -> str:
+    """Write llama-server's options for a drafter. Without the type, it loads the drafter and drafts nothing."""
+    return f"--spec-type {kind} --spec-draft-model {shell_line(model)} --spec-draft-n-max {most}"
+
+
+def sglang(algorithm: str, model: str, depth: int, width: int = 1, nodes: int = 0) -> str:
+    """Write SGLang's options for a drafter (empty for the model's own layers) that grows a tree, or a chain where its width is
+    1. It counts the pending token as a draft token, and takes all three figures or none."""
+    drafter = f" --speculative-draft-model-path {shell_line(model)}" if model else ""
+    drafts = nodes if width > 1 else depth + 1
+    tree = f"--speculative-num-steps {depth} --speculative-eagle-topk {width} --speculative-num-draft-tokens {drafts}"
+    return f"--speculative-algorithm {algorithm}{drafter} {tree}"
 
 
 def speculative(method: str, **settings: object) -> str:

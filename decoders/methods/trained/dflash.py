@@ -13,7 +13,7 @@ from ....errors import shell_line
 from ... import needs
 from ...base import Context, Elsewhere, param
 from ...parts.drafting import Following, node_budget
-from ...parts.elsewhere import as_chain, speculative
+from ...parts.elsewhere import as_chain, llama_server, speculative
 from ...parts.growth import Grower, Growth
 from ...parts.merging import MERGED, merge
 from ...parts.position_tree import position_tree
@@ -115,13 +115,12 @@ class DFlash(Grower):
 
     @classmethod
     def elsewhere(cls, params: DFlashParams, draft_model: str) -> Elsewhere:
+        block = f"--speculative-draft-model-path {shell_line(draft_model)} --speculative-num-draft-tokens {params.depth + 1}"
         equivalents = {
             "transformers": ("model.generate(**inputs, assistant_model=draft, speculation_type='dflash')", ""),
-            "llama-server": (
-                f"--spec-type draft-dflash --spec-draft-model {shell_line(draft_model)} --spec-draft-n-max {params.depth}",
-                "A DSpark drafter needs --spec-type draft-dspark.",
-            ),
+            "llama-server": (llama_server("draft-dflash", draft_model, params.depth), "A DSpark drafter needs draft-dspark."),
             "vLLM": (speculative("dflash", model=draft_model, num_speculative_tokens=params.depth), ""),
+            "SGLang": (f"--speculative-algorithm DFLASH {block}", ""),
         }
         return as_chain(equivalents, params.width)
 

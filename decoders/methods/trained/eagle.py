@@ -13,12 +13,11 @@ from weakref import WeakKeyDictionary
 
 from ....backends.base import PREFILL_CHUNK, ROOT, Scores
 from ....backends.heads.base import Head, HeadSession, PathHead
-from ....errors import shell_line
 from ... import needs
 from ...base import Context, Elsewhere, Verified, param
 from ...parts.cascade import Copies, Experience
 from ...parts.drafting import Following, node_budget
-from ...parts.elsewhere import as_chain, speculative, with_note
+from ...parts.elsewhere import OLDER, as_chain, llama_server, sglang, speculative, with_note
 from ...parts.growth import Grower
 from ...parts.merging import MERGED
 from ...parts.proposers import Proposer
@@ -126,13 +125,11 @@ class Eagle(Grower):
     @classmethod
     def elsewhere(cls, params: EagleParams, draft_model: str) -> Elsewhere:
         equivalents = {
-            "llama-server": (
-                f"--spec-type draft-eagle3 --spec-draft-model {shell_line(draft_model)} --spec-draft-n-max {params.depth}",
-                "",
-            ),
-            "vLLM": (speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth), ""),
+            "llama-server": (llama_server("draft-eagle3", draft_model, params.depth), ""),
+            "vLLM": (speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth), OLDER),
         }
-        trees = as_chain(equivalents, params.width)
+        tree = sglang("EAGLE3", draft_model, params.depth, params.width, params.nodes)
+        trees = {**as_chain(equivalents, params.width), "SGLang": (tree, OLDER)}
         return with_note(trees, "There, the head drafts copied passages too.") if params.cascade else trees
 
     def __init__(self, params: EagleParams | None = None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ... import needs
 from ...base import Elsewhere, param
-from ...parts.elsewhere import as_chain, speculative
+from ...parts.elsewhere import as_chain, sglang, speculative
 from .eagle import Eagle, EagleParams
 
 
@@ -61,4 +61,5 @@ class Mtp(Eagle):
             "llama-server": (f"--spec-type draft-mtp --spec-draft-n-max {params.depth}", ""),
             "vLLM": (speculative("mtp", num_speculative_tokens=params.depth), ""),
         }
-        return as_chain(equivalents, params.width)
+        tree = sglang("EAGLE", "", params.depth, params.width, params.nodes)
+        return {**as_chain(equivalents, params.width), "SGLang": (tree, "")}
