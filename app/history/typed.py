@@ -6,15 +6,20 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...errors import UserError
+from ..settings.locations import data_folder
 from ..text.cells import has_words
 from .schema import stored
-from .store import Identity, Store, history_file
+
+if TYPE_CHECKING:
+    from .store import Identity, Store
 
 MOST = 1000
 """Messages that are kept."""
@@ -52,10 +57,11 @@ def sent_before(path: Path | None = None) -> list[Typed]:
 
     Raises:
         UserError: the history cannot be read.
-        sqlite3.Error: likewise.
     """
-    with Store(path, reading=True) as store:
-        bodies = store.db.execute("SELECT json FROM sent ORDER BY id").fetchall()
+    from .chats import reading
+
+    with reading(path) as chats:
+        bodies = chats.store.db.execute("SELECT json FROM sent ORDER BY id").fetchall()
     typed = [Typed(**json.loads(body)) for (body,) in bodies]
     return [[*same][-1] for _, same in groupby(typed, key=lambda each: each.text)]
 
@@ -65,13 +71,27 @@ def keep_sent(typed: Typed, path: Path | None = None) -> None:
 
     Raises:
         UserError: the history cannot be written.
-        sqlite3.Error: likewise.
     """
     body = _dumped(typed.body)
     if len(body) <= MOST_ONE:
-        with Store(path) as store, store.transaction() as db:
-            db.execute("INSERT INTO sent (json) VALUES (?)", (body,))
-            db.execute(_OLD)
+        with _changing(path) as store:
+            store.db.execute("INSERT INTO sent (json) VALUES (?)", (body,))
+            store.db.execute(_OLD)
+
+
+@contextmanager
+def _changing(path: Path | None) -> Iterator[Store]:
+    """The database, in a transaction."""
+    import sqlite3
+
+    from .store import Store, trouble  # the first frame need not wait for SQLite (5 ms)
+
+    with Store(path) as store:
+        try:
+            with store.transaction():
+                yield store
+        except (sqlite3.Error, OSError) as error:
+            raise UserError(trouble(error, store.path)) from None
 
 
 def found(history: Iterable[str], query: str, most: int = 200) -> list[str]:
@@ -113,7 +133,7 @@ class Drafts:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or history_file()
+        self.path = path
         self.by_chat: dict[int, list[Typed]] = {}
         """Number of a chat, or NEW → what was typed in it and is not sent, the text in the input box last."""
         self._row: int | None = None
@@ -130,19 +150,17 @@ class Drafts:
         """Take what others left; what was in the box when each of them ended, oldest first.
 
         Raises:
-            OSError: the history cannot be written.
-            UserError: likewise.
-            sqlite3.Error: likewise.
+            UserError: the history cannot be written.
         """
         last: list[Typed] = []
-        with Store(self.path) as store, store.transaction() as db:
-            for row, body in db.execute("SELECT id, json FROM drafts ORDER BY id").fetchall():
+        with _changing(self.path) as store:
+            for row, body in store.db.execute("SELECT id, json FROM drafts ORDER BY id").fetchall():
                 if self._hold(row):
                     shown, drafts = json.loads(body)
                     left = {int(number): [Typed(**each) for each in typed] for number, typed in drafts.items()}
                     last += left.pop(shown, []) + left.pop(NEW, [])
                     self.by_chat |= left
-                    db.execute("DELETE FROM drafts WHERE id = ?", (row,))
+                    store.db.execute("DELETE FROM drafts WHERE id = ?", (row,))
             if last or self.by_chat:
                 self.by_chat[NEW] = last
                 self._put(store, self.typing(NEW))
@@ -152,9 +170,7 @@ class Drafts:
         """Write it down, from any thread; nothing once it is closed.
 
         Raises:
-            OSError: it cannot be written.
-            UserError: likewise.
-            sqlite3.Error: likewise.
+            UserError: the history cannot be written.
         """
         with self._lock:
             if not self._closed:
@@ -164,9 +180,7 @@ class Drafts:
         """Write the last of it down, if anything, and leave it to the next specchat.
 
         Raises:
-            OSError: it cannot be written.
-            UserError: likewise.
-            sqlite3.Error: likewise.
+            UserError: the history cannot be written.
         """
         with self._lock:  # what a thread has yet to write is older
             self._closed = True
@@ -180,7 +194,7 @@ class Drafts:
 
     def _write(self, typing: Typing) -> None:
         if typing[1] or self._row is not None:
-            with Store(self.path) as store, store.transaction():
+            with _changing(self.path) as store:
                 self._put(store, typing)
 
     def _put(self, store: Store, typing: Typing) -> None:
@@ -201,7 +215,8 @@ class Drafts:
     def _hold(self, row: int) -> bool:
         """Lock a row for as long as this specchat runs; False if another one does."""
         if self._locks < 0:
-            self._locks = os.open(self.path.with_name("typing.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = (self.path.parent if self.path else data_folder()) / "typing.lock"
+            self._locks = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, row)
         except OSError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -17,9 +16,6 @@ from ...settings import actions
 from ...text.cells import sanitise
 from ..actions.registry import runs
 from ..host import Host
-
-TROUBLE = (OSError, UserError, sqlite3.Error)
-"""The history cannot be used; the recorder of the chat says why."""
 
 
 class PromptRecall:
@@ -46,7 +42,7 @@ class PromptRecall:
 
         async def read() -> None:
             async with self._turn:
-                with suppress(*TROUBLE):
+                with suppress(UserError):  # the recorder of the chat says why
                     self._host.box.recall(await asyncio.to_thread(sent_before))
                 if first:
                     await self._take_up()
@@ -56,7 +52,7 @@ class PromptRecall:
     async def _take_up(self) -> None:
         """Go on with what was being typed when a chat was ended; no other chat does then."""
         drafts = Drafts()
-        with suppress(*TROUBLE):
+        with suppress(UserError):
             left = await asyncio.to_thread(drafts.take_over)
             self._drafts = drafts
             for typed in left:
@@ -86,7 +82,7 @@ class PromptRecall:
             try:
                 await asyncio.to_thread(drafts.write, typing)
                 self._noted = typing
-            except TROUBLE:
+            except UserError:
                 pass  # said at the end, if it is still so
             finally:
                 self._writing = False
@@ -119,7 +115,7 @@ class PromptRecall:
             text = "\n".join(typed.text for typed in self._unsent())
         except NoMatches:  # the first frame is still to come
             return ""
-        with suppress(*TROUBLE):
+        with suppress(UserError):
             if self._keeps:
                 drafts = self._drafts = self._drafts or Drafts()  # the chat may end before it has read what others left
                 drafts.close(self._typing(drafts))
@@ -129,7 +125,7 @@ class PromptRecall:
     def _keep(self, typed: Typed) -> None:
         async def add() -> None:
             async with self._turn:  # in the order in which they were sent
-                with suppress(*TROUBLE):
+                with suppress(UserError):
                     await asyncio.to_thread(keep_sent, typed)
 
         self._work(add, "prompts")
