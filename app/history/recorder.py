@@ -116,7 +116,7 @@ class Recorder:
             self._closing = True
             self._changed.notify_all()
         self._thread.join(seconds)
-        if self._thread.is_alive() and not self._failing:
+        if self._thread.is_alive() and not self._failing and (self._waiting or self._writing):
             path = short_path(self._path or history_file())
             self._say(
                 f"The end of the chat was not saved. {path} could not be written for {seconds:.0f} s. Check its disk, and "
