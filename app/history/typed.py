@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ... import plain_file
 from ...errors import UserError
 from ..settings.locations import data_folder
 from ..text.cells import has_words
@@ -216,6 +217,7 @@ class Drafts:
         """Lock a row for as long as this specchat runs; False if another one does."""
         if self._locks < 0:
             file = (self.path.parent if self.path else data_folder()) / "typing.lock"
+            plain_file.databases.add(file)
             self._locks = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, row)

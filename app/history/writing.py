@@ -190,14 +190,14 @@ def _write_entry(db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatE
         head["tail"] = tail_of(now, steps)
     db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(dump(head)), row.id))
     if done:
-        finish(db, row.id, now)
+        _finish(db, row.id, now)
         if isinstance(now, Answer) and now.text:
             key = int.from_bytes(blake2b(stored(now.text).encode(), digest_size=8).digest()) >> 1
             db.execute("UPDATE entries SET key = ? WHERE id = ?", (key, row.id))
     return replace(row, done=done)
 
 
-def finish(db: sqlite3.Connection, id: int, entry: ChatEntry) -> None:
+def _finish(db: sqlite3.Connection, id: int, entry: ChatEntry) -> None:
     """Let an entry be found, by its thought too."""
     db.execute("UPDATE entries SET text = ? WHERE id = ?", (stored(entry.text), id))
     if not isinstance(entry, Notice):
@@ -209,7 +209,10 @@ def catch_up(db: sqlite3.Connection) -> None:
     """Let answers be found that were being written when specchat was killed, in a transaction. Should another specchat be
     writing one just now, it replaces the text when it is done."""
     for id, body in db.execute("SELECT id, json FROM entries WHERE text IS NULL").fetchall():
-        finish(db, id, read_row(db, id, None, body)[0])
+        answer, _ = read_row(db, id, None, body)
+        head = {**json.loads(body), **entry_head(answer)}
+        db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(dump(head)), id))
+        _finish(db, id, answer)
 
 
 def _packed(answer: Answer, pieces: Pieces, first: int, end: int) -> bytes:

@@ -60,7 +60,7 @@ def test_thoughts_are_found_by_those_who_look_for_them(file: Path, chats: Chats,
     db = chats.store.db
     (answer,) = db.execute("SELECT id FROM entries WHERE key IS NOT NULL").fetchone()
     db.execute("DELETE FROM words WHERE rowid = ?", (answer,))
-    db.execute("UPDATE entries SET text = NULL WHERE id = ?", (answer,))
+    db.execute("UPDATE entries SET text = NULL, json = json_remove(json, '$.thought') WHERE id = ?", (answer,))
     assert not chats.search("thought: lantern")
     with chats.store.transaction():
         catch_up(db)
