@@ -6,7 +6,7 @@ from ..backends.grammars.constraint import Constraint, constraint_of
 from ..decoders.acceptance import Acceptance
 from ..decoders.base import ON_OFF, effective_label, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
-from ..decoders.stats import Share, Totals, thought_share
+from ..decoders.stats import Share, Totals
 from ..decoders.text import Stops
 
 __all__ = [
@@ -24,5 +24,4 @@ __all__ = [
     "get",
     "methods",
     "parse_params",
-    "thought_share",
 ]

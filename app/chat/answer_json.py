@@ -19,8 +19,6 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     """What `specchat run --json` tells of it. `tokens` counts an EOS token that was produced; rates are 0 where nothing was
     measured."""
     totals, plain = answer.totals, answer.figures.plain_seconds
-    while not answer.counted:
-        totals = answer.totals
     return {
         "method": answer.method,
         "label": answer.label,

@@ -5,18 +5,15 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal, get_args
 
-from ...engine.catalog import Share, Totals, thought_share
+from ...engine.catalog import Share, Totals
 from ...engine.messages import FIELDS, Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 from .pieces import Pieces
 from .runs import Run, Shades, Spans, spelled
-
-COUNTED_AT_ONCE = 4000
-"""Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
 
 OWN_END = ("eos", "stop")
 """Finish reasons of an answer that the model, or a stop text, ended."""
@@ -175,8 +172,6 @@ class Figures:
     steps: int = 0
     drafted: int = 0
     accepted: int = 0
-    grammar: int = 0
-    """Tokens that a constraint left no choice about."""
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     first_decode_seconds: float = 0.0
@@ -187,15 +182,11 @@ class Figures:
     """Other programs kept its speed from being compared."""
     rested: bool = False
     """Its passes were slowed down, so their seconds tell no speed."""
-    timed: int = 0
-    """Steps that took no prompt tokens along: what the others took says little of a step."""
-    timed_tokens: int = 0
-    timed_seconds: float = 0.0
+    totals: Totals = field(default_factory=Totals)
+    """What the steps add up to."""
     recent: deque[tuple[int, float]] = field(default_factory=deque)
     """(tokens, seconds) of the last steps."""
     recent_seconds: float = 0.0
-    thought: Share = field(default_factory=Share)
-    """What of it went into thoughts."""
     declined: Sequence[float] = ()
     """Of the latest draft that was not verified: nodes, and what a pass over them costs in plain ones."""
     drafts_apart: bool = True
@@ -221,28 +212,32 @@ class Figures:
             if (count := served.get(name)) is not None:
                 setattr(self, name, count)
 
-    def add(self, step: StepRecord, seconds: float) -> None:
-        tokens = len(step.tokens)
+    def add(self, step: StepRecord) -> None:
+        tokens, seconds = len(step.tokens), step.seconds
+        self.totals.add(step)
         if not self.tokens:
             self.first_decode_seconds += seconds
         self.tokens += tokens
         self.steps += step.nodes > 0 and self.certainty != "unknown"
         self.drafted += step.drafted
         self.accepted += step.accepted
-        self.grammar += step.grammar
         self.decode_seconds += seconds
         if step.declined:
             self.declined = step.declined
-        if step.spans:
-            self.thought = self.thought.plus(thought_share(step))
-        if not step.prefilled:
-            self.timed += 1
-            self.timed_tokens += tokens
-            self.timed_seconds += seconds
         self.recent.append((tokens, seconds))
         self.recent_seconds += seconds
         while len(self.recent) > 1 and self.recent_seconds - self.recent[0][1] > WINDOW_SECONDS:
             self.recent_seconds -= self.recent.popleft()[1]
+
+    @property
+    def grammar(self) -> int:
+        """Tokens that a constraint left no choice about."""
+        return self.totals.grammar
+
+    @property
+    def thought(self) -> Share:
+        """What of it went into thoughts."""
+        return self.totals.thought
 
     @property
     def answer(self) -> Share:
@@ -283,8 +278,7 @@ class Figures:
     @property
     def speedup(self) -> float:
         """How many times as fast as plain decoding it was; 0 where that is not known."""
-        known = self.timed >= TELLING_STEPS and self.timed_seconds > 0
-        return self.timed_tokens * self.plain_seconds / self.timed_seconds if known else 0.0
+        return self.totals.speedup(self.plain_seconds) if self.totals.timed >= TELLING_STEPS else 0.0
 
     @property
     def why_declined(self) -> str:
@@ -330,8 +324,8 @@ class Answer:
     runs: list[Run] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
     reason: str | None = None
-    methods: list[str] = field(default_factory=list)
-    """Every method that wrote a part, in order of first use."""
+    by_method: dict[str, Totals] = field(default_factory=dict)
+    """What the steps of each method that wrote a part add up to, in order of first use."""
     log: StepLog = field(default_factory=StepLog)
     """Step number i made run number i; a last run, of text that had been held back, has none."""
     pieces: Pieces = field(default_factory=Pieces)
@@ -354,37 +348,19 @@ class Answer:
     held_back: str = ""
     """What made it slower than plain decoding, if it was (see `why.blame`); of an answer of this sitting."""
     _shades: Shades = field(default_factory=Shades)
-    _totals: Totals = field(default_factory=Totals)
-    _by_method: dict[str, Totals] = field(default_factory=dict)
-    _counted: int = 0
+
+    def __post_init__(self) -> None:
+        self.totals.curve = self.curve
 
     @property
     def totals(self) -> Totals:
-        """What the steps add up to. They are counted when somebody asks, not as they come, and at most COUNTED_AT_ONCE each
-        time: `counted` says whether all are in."""
-        self._count()
-        return self._totals
+        """What the steps add up to."""
+        return self.figures.totals
 
     @property
-    def by_method(self) -> dict[str, Totals]:
-        """What the steps of each method add up to."""
-        self._count()
-        return self._by_method
-
-    @property
-    def counted(self) -> bool:
-        return self._counted == len(self.log)
-
-    def _count(self) -> None:
-        end = min(len(self.log), self._counted + COUNTED_AT_ONCE)
-        for index in range(self._counted, end):
-            step = self.log.record(index)
-            if spans := self.runs[index].spans:
-                step = replace(step, spans=spans)
-            self._totals.curve = self.curve
-            self._totals.add(step)
-            self._by_method.setdefault(step.method, Totals(curve=self.curve)).add(step)
-        self._counted = end
+    def methods(self) -> list[str]:
+        """Every method that wrote a part, in order of first use."""
+        return list(self.by_method)
 
     @property
     def text(self) -> str:
@@ -489,25 +465,24 @@ class Answer:
                 run.shade = -1
 
     def add(self, step: StepRecord) -> Run:
-        seconds = step.draft_seconds + step.forward_seconds + step.other_seconds
-        count = len(step.tokens)
         run = Run(
             step.text,
-            count,
+            len(step.tokens),
             step.method,
             self._shades.next(step) if self.figures.certainty != "unknown" else -1,
             step.drafted,
             step.accepted,
-            seconds,
+            step.seconds,
             step.carried if self.runs else 0,
             step.earlier,
             tuple((row[0], row[1], row[2]) for row in step.spans),
         )
         self.runs.append(run)
         self.held = step.held
-        self.figures.add(step, seconds)
-        if step.method not in self.methods:
-            self.methods.append(step.method)
+        self.figures.add(step)
+        if step.method not in self.by_method:
+            self.by_method[step.method] = Totals(curve=self.curve)
+        self.by_method[step.method].add(step)
         self.log.append(step)
         return run
 

@@ -131,7 +131,7 @@ def diagnose(
 
 def blame(answer: Answer, info: Mapping[str, Any]) -> str:
     """What cost the most, in one sentence, if a finished answer came more slowly than plain decoding; empty for any other."""
-    if not 0 < answer.figures.speedup < SLOWER or not answer.totals.steps or not answer.counted:
+    if not 0 < answer.figures.speedup < SLOWER or not answer.totals.steps:
         return ""
     causes = diagnose(answer, info).causes
     return causes[0].said if causes and causes[0].name != "short" else ""

@@ -103,8 +103,6 @@ def why(
     answers = [entry for entry in reversed(opened.transcript.entries) if isinstance(entry, Answer) and len(entry.log)]
     if not answers:
         raise UserError("No answer of this chat is kept with its passes, so nothing is known of its speed.")
-    while not all(answer.counted for answer in answers):
-        _ = [answer.totals for answer in answers]
     found = diagnose(answers[0], opened.model, answers)
     if json:
         print_json(asdict(found))

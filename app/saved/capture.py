@@ -85,5 +85,5 @@ def frozen(answer: Answer) -> Answer:
     """The answer as it is now. Its steps are only ever added to, so the log is shared and read up to the runs there are."""
     if answer.done:
         return answer
-    figures = replace(answer.figures)
-    return replace(answer, runs=list(answer.runs), figures=figures, methods=list(answer.methods), reason="unfinished")
+    figures = replace(answer.figures, totals=replace(answer.totals))
+    return replace(answer, runs=list(answer.runs), figures=figures, by_method=dict(answer.by_method), reason="unfinished")

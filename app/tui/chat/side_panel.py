@@ -29,9 +29,6 @@ from ..transcript.line_view import LineView
 PAGES = ("numbers", "tree", "method", "speed")
 """The pages, in the order in which the key goes through them."""
 
-COUNTING_SECONDS = 0.02
-"""Between two looks at an answer whose steps are not all counted yet."""
-
 UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
 
@@ -153,9 +150,6 @@ class SidePanel(Vertical):
                 self._later = None
             lines = self.lines()
             self._view.show([(), *lines] if self._spacious else lines)
-            answer = self._shown()
-            if answer is not None and not answer.counted:
-                self._later = self.set_timer(COUNTING_SECONDS, self._late)
         elif self._later is None:
             self._later = self.set_timer(due, self._late)
 
@@ -235,7 +229,7 @@ class SidePanel(Vertical):
     def diagnosis(self) -> Diagnosis | None:
         """What held the shown answer back; None without one that is complete."""
         answer = self._shown()
-        if answer is None or not answer.done or not answer.totals.steps or not answer.counted:
+        if answer is None or not answer.done or not answer.totals.steps:
             return None
         tried = self._answers()
         key = answer, len(tried)

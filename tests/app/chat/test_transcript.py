@@ -55,9 +55,9 @@ def test_figures() -> None:
 def test_live_speed_looks_back_a_second() -> None:
     figures = Figures()
     for _ in range(100):
-        figures.add(StepRecord("lookup", [1], ""), 0.1)
+        figures.add(StepRecord("lookup", [1], "", forward_seconds=0.1))
     for _ in range(11):
-        figures.add(StepRecord("lookup", [1] * 5, ""), 0.1)
+        figures.add(StepRecord("lookup", [1] * 5, "", forward_seconds=0.1))
     assert figures.recent_tokens_per_second == pytest.approx(50)
     assert figures.tokens_per_second < 20
     assert len(figures.recent) < 14
