@@ -24,13 +24,15 @@ _FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted",
 NO_ID = -1
 """What stands in place of the id of a token that a server did not send."""
 _OWN = {
-    *("method", "tokens", "text", "held", "spans", "drafted", "accepted", "nodes", "carried", "path", "probs"),
-    *("draft_seconds", "forward_seconds", "other_seconds"),
-    *("tree_tokens", "tree_parents", "drafters", "sources", "shares", "declined"),
+    *("method", "tokens", "text", "held", "spans", "path", "draft_seconds", "forward_seconds", "other_seconds"),
+    *("tree_tokens", "tree_parents", "drafters", "sources", "shares"),
 }
-"""Fields of a step that have a place of their own in the file, or none."""
-_MORE = {name: nothing for name, nothing in FIELDS.items() if name not in _OWN}
-"""The others, with what they are where the file does not have them: numbers and texts."""
+"""Fields of a step that have another name or place in the file, or none."""
+_SAME = {name: nothing for name, nothing in FIELDS.items() if name not in _OWN}
+"""The others, with what they are where the file does not have them."""
+_USUAL = {"drafted", "accepted", "nodes", "carried", "probs", "declined"}
+_MORE = {name: nothing for name, nothing in _SAME.items() if name not in _USUAL}
+"""Those that few runs have."""
 _LARGEST = 3.4e38
 """Largest value of a 32-bit float, as the log keeps seconds."""
 
@@ -237,8 +239,7 @@ def asked_of(value: Any) -> dict[str, Any]:
 def _step(run: Table) -> StepRecord:
     tokens, text = run.counts("tokens", least=NO_ID), run.text("text")
     seconds = [run.number(name) for name in ("draft", "forward", "other")]
-    drafted, accepted = run.count("drafted", 0), run.count("accepted", 0)
-    more = {name: _more(run, name, default) for name, default in _MORE.items()}
+    more = {name: _more(run, name, default) for name, default in _SAME.items() if name in run.data}
     if max(*seconds, *(value for value in more.values() if isinstance(value, float))) > _LARGEST:
         raise BadFile(f"{run.place} took too long to be true")
     tree_tokens: list[int] = []
@@ -261,8 +262,7 @@ def _step(run: Table) -> StepRecord:
             raise BadFile(f"{run.place}.path leaves the tree")
         if any(parents[node] != before for before, node in pairwise(path)):
             raise BadFile(f"{run.place}.path is no path of the tree")
-    carried = run.count("carried", 0)
-    if carried > len(text):
+    if more.get("carried", 0) > len(text):
         raise BadFile(f"{run.place}.carried is more than its text has")
     spans = run.rows("spans", 3)
     if spans and [sum(row[at] for row in spans) for at in (1, 2)] != [len(text), len(tokens)]:
@@ -271,30 +271,30 @@ def _step(run: Table) -> StepRecord:
         one_line(run.text("method")),
         tokens,
         text,
-        drafted,
-        accepted,
-        run.count("nodes", 1),
         draft_seconds=seconds[0],
         forward_seconds=seconds[1],
         other_seconds=seconds[2],
         tree_tokens=tree_tokens,
         tree_parents=parents,
         path=path,
-        carried=carried,
-        probs=run.numbers("probs", []),
         drafters=drafters,
         sources=sources,
         shares=shares,
-        declined=run.numbers("declined", []),
         spans=spans,
         **more,
     )
 
 
 def _more(run: Table, name: str, default: Any) -> Any:
-    if isinstance(default, str):
-        return one_line(run.text(name, default))
-    return run.number(name, default) if isinstance(default, float) else run.count(name, default)
+    match default:
+        case str():
+            return one_line(run.text(name))
+        case list():
+            return run.numbers(name)
+        case float():
+            return run.number(name)
+        case _:
+            return run.count(name)
 
 
 def _short(value: float) -> float:
