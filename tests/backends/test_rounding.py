@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -108,14 +110,24 @@ def test_what_was_committed_crooked_is_evaluated_again(model: Model) -> None:
     session.close()
 
 
+@cache
+def drafting() -> Model:
+    return load_model("builtin-draft", LoadOptions(device="cpu", threads=1, backend="transformers"))
+
+
+@cache
+def alone(model: Model, prompt: tuple[int, ...]) -> list[int]:
+    """What plain decoding gives."""
+    return plain(model, prompt, max_tokens=100)
+
+
 @pytest.mark.parametrize("method", ["tree", "draft", *(["fusion", "lookup"] if FULL else [])])
 def test_no_answer_parts_from_plain_decoding(model: Model, method: str) -> None:
     """This prompt parted in bfloat16 under `draft`, in Q8_0 under `tree`, before passes were padded."""
-    draft = load_model("builtin-draft", LoadOptions(device="cpu", threads=1, backend="transformers"))
     for text in ("Tell me a story about a fox and a lamp.", "Copy this: the sea and the sea and the sea. The sea!"):
         prompt = model.encode_chat([{"role": "user", "content": text}])
-        generation, _ = answered(model, prompt, method, draft=draft, max_tokens=100)
-        assert generation.answer == plain(model, prompt, max_tokens=100)
+        generation, _ = answered(model, prompt, method, draft=drafting(), max_tokens=100)
+        assert generation.answer == alone(model, tuple(prompt))
         assert generation.totals.accepted
 
 
@@ -201,10 +213,15 @@ def test_passes_that_are_held_to_a_size_pay_what_the_curve_says() -> None:
     assert drafting_gain(steep) == drafting_gain(steep, 2) == 1
 
 
+@cache
+def q8_0() -> Model:
+    return loaded("Q8_0")
+
+
 @pytest.mark.parametrize("method", ["lookup", "fusion", "suffix", "recycle", "lookahead", "jacobi", "ngram", "auto"])
 def test_no_pass_is_larger_than_the_sizes_with_equal_bits(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And every method reads a prompt in the same passes, whatever was read before."""
-    model = loaded("Q8_0")
+    model = copy(q8_0())
     model.info = replace(model.info, capabilities=replace(model.info.capabilities, most=2))
     text = "Copy this: the sea and the sea and the sea. The sea! " * 8
     prompt = model.encode_chat([{"role": "user", "content": text}])

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specchat.backends import LoadOptions, load_model
@@ -33,11 +32,11 @@ CPU = torch.device("cpu")
 WIDTH, INNER, HEADS, SHARED, LAYERS, VOCABULARY = 32, 48, 4, 2, 8, tokens_of.VOCABULARY
 
 
-def _model(folder: Path, layers: int = LAYERS) -> Path:
+def _model(folder: Path) -> Path:
     """A tiny random model with the built-in tokenizer, heads sharing keys, and a rotation base of its own."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=layers, num_attention_heads=HEADS,
+        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         num_key_value_heads=SHARED, rope_parameters={"rope_type": "default", "rope_theta": 500.0}, max_position_embeddings=512,
         bos_token_id=tokens_of.BOS, eos_token_id=tokens_of.END, pad_token_id=tokens_of.PAD, tie_word_embeddings=True,
     )  # fmt: skip
@@ -79,62 +78,39 @@ def _run(settings: Settings, work: Path, target: Target, file: Path) -> EagleRun
     return EagleRun(settings, work, target, text.Text(text.read([file]), target, settings.seed, settings.longest))
 
 
-def _reference(
-    tensors: dict[str, torch.Tensor], embedded: torch.Tensor, features: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """One pass of the published head over pairs [n, hidden] at positions 0 …: logits of the last one, and its next feature."""
-    n, width = len(embedded), WIDTH // HEADS
-
-    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * tensors[f"{name}.weight"]
-
-    def turned(x: torch.Tensor) -> torch.Tensor:
-        angles = torch.arange(n)[:, None] * 500.0 ** -(torch.arange(0, width, 2) / width)
-        cos, sin = (torch.cat([f(angles)] * 2, -1)[:, None] for f in (torch.cos, torch.sin))
-        return x * cos + torch.cat([-x[..., width // 2 :], x[..., : width // 2]], -1) * sin
-
-    x = torch.cat([norm(embedded, "midlayer.input_layernorm"), norm(features, "midlayer.hidden_norm")], -1)
-    q, k, v = (
-        (x @ tensors[f"midlayer.self_attn.{name}_proj.weight"].T).view(n, -1, width).repeat_interleave(times, 1)
-        for name, times in (("q", 1), ("k", HEADS // SHARED), ("v", HEADS // SHARED))
-    )
-    q, k = turned(q), turned(k)
-    scores = torch.einsum("qhd,khd->hqk", q, k) / width**0.5
-    weights = scores.masked_fill(torch.ones(n, n).triu(1).bool(), -torch.inf).softmax(-1)
-    mixed = torch.einsum("hqk,khd->qhd", weights, v).flatten(1)
-    h = features + mixed @ tensors["midlayer.self_attn.o_proj.weight"].T
-    y = norm(h, "midlayer.post_attention_layernorm")
-    gate, up, down = (tensors[f"midlayer.mlp.{name}_proj.weight"] for name in ("gate", "up", "down"))
-    h = h + (F.silu(y @ gate.T) * (y @ up.T)) @ down.T
-    return norm(h, "norm")[-1] @ tensors["lm_head.weight"].T, h[-1]
+def _loaded(model: Path, head: Path) -> tuple[Any, Any]:
+    """The target and a head as chats load them: tests/backends/heads/ compares what they compute with plain torch."""
+    options = LoadOptions(device="cpu", backend="transformers", dtype="float32", threads=1)
+    whole = load_model(str(model), options)
+    return whole, find_model(str(head), options).beside("mine", whole)
 
 
-def test_the_exported_head_computes_what_was_trained(tmp_path: Path, target: Target, conversations: Path) -> None:
+def test_the_exported_head_computes_what_was_trained(tmp_path: Path, target: Target, model: Path, conversations: Path) -> None:
     run = _run(_settings(3, vocabulary=100), tmp_path / "work", target, conversations)
     run.train()
     run.export(tmp_path / "head", "safeailab", "float32")
-    tensors = load_file(tmp_path / "head" / "model.safetensors")
     batch = next(run.batches())
     states, _ = target.read(batch.tokens, run.taps)
     hidden = target.module(batch.tokens, output_hidden_states=True).hidden_states
     assert torch.equal(states, torch.cat([hidden[2], hidden[4], hidden[5]], -1))
-    embedded = target.embedding[batch.tokens]
     places = anchors(batch.labels)
     with torch.no_grad():
-        drafts = run.model(states, embedded, places, 3)
+        drafts = run.model(states, target.embedding[batch.tokens], places, 3)
+    whole, head = _loaded(model, tmp_path / "head")
     compared = 0
     for chat, anchor in [(0, 0), (0, 3), (1, 1), (1, int(places.there[1].sum()) - 3)]:
         pair = int(places.places[chat, anchor]) - 1
-        features = states[chat, : pair + 1] @ tensors["fc.weight"].T
+        text, session = batch.tokens[chat].tolist(), head.open(512)
+        row = session.extend(text[1 : pair + 2], states[chat, : pair + 1]).logits[-1]
         for step, (scores, rows) in enumerate(drafts):
             if anchor >= rows.shape[1] or not rows[chat, anchor]:
                 break
-            expected, made = _reference(tensors, embedded[chat, 1 : pair + 2 + step], features)
             found = scores[rows.flatten().cumsum(0).view_as(rows)[chat, anchor] - 1]
-            torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
-            features = torch.cat([features, made[None]])
+            torch.testing.assert_close(row[row.isfinite()], found, atol=1e-4, rtol=1e-4)
+            row = session.grow([text[pair + 2 + step]], [step - 1]).logits[-1]
             compared += 1
     assert compared >= 10
+    whole.close()
 
 
 @pytest.mark.parametrize(
@@ -169,9 +145,7 @@ def test_a_head_is_written_as_published(
         assert (described["speculators_model_type"], described["norm_before_residual"]) == ("eagle3", False)
         assert described["speculators_config"]["verifier"]["architectures"] == ["LlamaForCausalLM"]
     # The loader, which knows the published formats, checks every tensor's name and shape.
-    options = LoadOptions(device="cpu", backend="transformers", threads=1)
-    whole = load_model(str(model), options)
-    head = find_model(str(tmp_path / "heads" / "mine"), options).beside("mine", whole)
+    whole, head = _loaded(model, tmp_path / "heads" / "mine")
     assert (head.info.title, head.info.taps) == ("EAGLE-3", (2, 4, 5))
     whole.close()
 
@@ -184,7 +158,8 @@ def _main(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
 def test_a_run_that_ends_early_writes_its_head(
     tmp_path: Path, model: Path, conversations: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the clock, and by ctrl+c, which a text that presses it stands for."""
+    """By the clock, and by ctrl+c, which a text that presses it stands for; the corpus is made small."""
+    monkeypatch.setattr(train_eagle, "CHATS", 64)
     monkeypatch.chdir(tmp_path)
     common = [model, "--precision", "float32", "--device", "cpu", "--steps", 2]
     _main(monkeypatch, *common, "--text", conversations, "--minutes", 1e-6, "--batch", 400)

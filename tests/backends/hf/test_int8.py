@@ -125,8 +125,7 @@ def compressed(kind: str, folder: Path, add: dict[str, Tensor]) -> Path:
 
 
 @needs_bytes
-@pytest.mark.parametrize("kind", ["llama", "gemma2"])
-@pytest.mark.parametrize("dtype", ["auto", "int8"])
+@pytest.mark.parametrize(("kind", "dtype"), [("llama", "auto"), ("gemma2", "int8")])
 def test_a_checkpoint_of_integers_keeps_them(kind: str, dtype: str, tmp_path: Path) -> None:
     model = load_transformers(compressed(kind, tmp_path / kind, {}), kind, LoadOptions(device="cpu", dtype=dtype))
     assert model.info.dtype == "int8"

@@ -32,6 +32,8 @@ DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor":
 WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
 TREES = {"eagle": DEEP, "mtp": DEEP, "medusa": WIDE, "dflash": WIDE}
 SAMPLED = Sampling(temperature=0.8, seed=11)
+MOST = 24 if FULL else 10
+"""Tokens of an answer by a drafter that knows nothing."""
 
 GGUF = ("eagle", "assistant", "dflash", "dspark", "dflash2", "mtp")
 IN_GGUF = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in GGUF]
@@ -94,9 +96,9 @@ def pair(name: str) -> Pair:
     return Pair(world.model, world.head)
 
 
-def prompts(count: int, length: int = 12) -> list[list[int]]:
+def prompts(count: int) -> list[list[int]]:
     rng = random.Random(3)
-    return [[0, *(rng.randrange(8, 256) for _ in range(length))] for _ in range(count)]
+    return [[0, *(rng.randrange(8, 256) for _ in range(12))] for _ in range(count)]
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
@@ -104,16 +106,16 @@ def test_the_drafts_of_a_conversation_are_those_of_a_fresh_one(kind: str) -> Non
     """What is remembered comes from true states only, whatever was drafted, accepted and rejected before."""
     both, prompt = pair(kind), prompts(1)[0]
     talk = both.talk()
-    list(Generation(talk, prompts(2)[1], both.method, settings=both.chain, max_tokens=24))
-    generation, done = Generation(talk, prompt, both.method, settings=both.tree, max_tokens=24), 0
+    list(Generation(talk, prompts(2)[1], both.method, settings=both.chain, max_tokens=MOST))
+    generation, done = Generation(talk, prompt, both.method, settings=both.tree, max_tokens=MOST), 0
     for step in generation:
         tokens, fresh = [*prompt, *generation.answer[:done]], both.talk()
         if done:  # before that comes the prompt's own pass
             fresh.session.prefill(tokens[:-1])
-            tree = next(Generation(fresh, tokens, both.method, settings=both.tree, max_tokens=24 - done)).tree
+            tree = next(Generation(fresh, tokens, both.method, settings=both.tree, max_tokens=MOST - done)).tree
             drafted, again = (each.as_drafted(())[0] for each in (step.tree, tree))  # before it was cut
             assert (drafted.tokens, drafted.parents) == (again.tokens, again.parents)
-            assert step.drafted or done == 23
+            assert step.drafted or done == MOST - 1
         done += len(step.tokens)
         fresh.close()
     talk.close()
@@ -145,7 +147,7 @@ def test_under_rejection_its_distributions_travel_along(kind: str) -> None:
     options: dict[str, Any] = {"sampling": Sampling(temperature=1.0, top_k=4, seed=5), "acceptance": Acceptance("rejection")}
     both = pair(kind)
     for settings in (both.tree, {**both.tree, "merge": "recycle"})[: 1 + (both.method == "dflash")]:
-        _, steps = both.run(prompts(1)[0], settings=settings, **options)
+        _, steps = both.run(prompts(1)[0], settings=settings, max_tokens=MOST, **options)
         drawn = [(step, parent, draws) for step in steps for parent, draws in (step.tree.probs or {}).items()]
         assert drawn
         for step, parent, draws in drawn:
