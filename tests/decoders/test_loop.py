@@ -114,3 +114,12 @@ def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -
     first = generation.run_pass()
     assert first is not None
     assert first.prefilled == 0
+
+
+def test_timed_plain_steps_are_undone(builtin_model: Model) -> None:
+    conversation = Conversation(builtin_model)
+    generation = Generation(conversation, encode_prompt(builtin_model, PROMPT), "lookup", max_tokens=16)
+    list(generation)
+    before = list(conversation.session.tokens)
+    assert generation.plain_seconds(5, 9) > 0
+    assert list(conversation.session.tokens) == before

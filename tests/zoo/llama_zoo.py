@@ -23,6 +23,7 @@ from .gguf_files import names as names_in_files
 from .writing import Reference, compare
 
 NOISE = 0.05
+"""Noise on a draft model's weights, in units of their own spread: enough that it is wrong now and then."""
 SUFFIX = ".gguf"
 """Suffix of a name here: llama is transformers', llama.gguf llama.cpp's."""
 
@@ -106,7 +107,7 @@ class Plain:
 
 
 def run(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
-    """Compare one architecture's text (see `transformers_zoo.run`), in a process of its own: where something is wrong,
+    """Compare one architecture's text (see `on_transformers`), in a process of its own: where something is wrong,
     llama.cpp may end it."""
     with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder, ProcessPoolExecutor(1, PROCESSES) as pool:
         try:

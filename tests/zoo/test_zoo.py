@@ -1,21 +1,61 @@
-"""Identical methods write the model's own text on every architecture that its library can build."""
+"""Identical methods write a model's own text on every architecture that its library can build: that of transformers' own
+`generate`, or of one token at a time in a context of llama.cpp's own."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from specchat.backends.hf.model import load_transformers
+from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.hf.proving.prove import MORE_KEPT, UNFIT
 from specchat.backends.options import LoadOptions
 from specchat.errors import UserError
 
 from ..cases import FULL
-from . import llama_zoo, transformers_zoo
-from .architectures import NotCovered
-from .build import Tiny
+from . import llama_zoo
+from .architectures import VARIANTS, NotCovered, kinds, lengths
+from .build import Tiny, prompts_around
+from .writing import Reference, compare
+
+
+def on_transformers(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
+    """Compare one architecture's text; the methods that were tried.
+
+    Args:
+        name: of `names`.
+        only: methods to try; all if there are none.
+        counts: lengths of the prompts to try; all that its configuration asks for if there are none.
+
+    Raises:
+        NotCovered: transformers cannot build it, or cannot write with it.
+        UserError: it is refused.
+    """
+    tiny = Tiny(name)
+    with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder:
+        tiny.save(Path(folder))
+        options = LoadOptions(device="cpu", dtype="float32", threads=1)
+        model, draft = (load_transformers(Path(folder), each, options) for each in (name, f"{name}-noisy"))
+        _disturb(draft)
+        prompts = prompts_around(lengths(tiny.config), model.info.context, counts)
+        found = compare(Reference(tiny.writes, tiny.gap), model, draft, prompts, only)
+        model.close()
+        draft.close()
+    return found
+
+
+def _disturb(model: TransformersModel) -> None:
+    """Make a draft model of it that is right and wrong."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for weight in model.module.parameters():
+            if weight.ndim > 1:
+                weight += llama_zoo.NOISE * weight.std() * torch.randn(weight.shape, generator=generator)
+
 
 FEW = {
     "gemma4_text": [19],
@@ -29,12 +69,12 @@ FEW = {
 def run(name: str, *told: Any) -> list[str]:
     """Compare one architecture's text, or skip it with the reason; an architecture's name tells its library."""
     try:
-        return llama_zoo.run(name, *told) if name.endswith(llama_zoo.SUFFIX) else transformers_zoo.run(name, *told)
+        return llama_zoo.run(name, *told) if name.endswith(llama_zoo.SUFFIX) else on_transformers(name, *told)
     except NotCovered as reason:
         pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize("name", [*transformers_zoo.names(), *llama_zoo.names()] if FULL else FEW)
+@pytest.mark.parametrize("name", [*kinds(), *VARIANTS, *llama_zoo.names()] if FULL else FEW)
 def test_writes_what_its_own_library_writes(name: str) -> None:
     """`-k NAME` runs one of them, `-rs` tells why others are skipped, `--sw` goes on with one that failed."""
     if not FULL:

@@ -11,8 +11,9 @@ import pytest
 
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import Event, Failed, Loaded, Loading
+from specchat.engine.messages import Failed, Loaded, Loading
 
+from ...fakes.engines import answer
 from ...fakes.models.hub_server import Hub, serving
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.model_folders import write_ollama
@@ -42,19 +43,6 @@ def client(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield made
 
 
-def until_end(client: EngineClient, id: int) -> list[Event]:
-    """The events of a load."""
-    out: list[Event] = []
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        event = client.wait(1)
-        if event is not None and getattr(event, "id", None) == id:
-            out.append(event)
-            if isinstance(event, Loaded | Failed):
-                return out
-    raise AssertionError("the load did not end")
-
-
 def written(folder: Path) -> int:
     """Bytes of what is being downloaded; a file gets its own name once it is whole, so it may go meanwhile."""
     size = 0
@@ -73,11 +61,11 @@ def test_a_download_is_cancelled_at_once_and_begins_again(client: EngineClient, 
         assert time.monotonic() < deadline
         client.wait(0.05)
     client.cancel(id)
-    (failed,) = [event for event in until_end(client, id) if isinstance(event, Failed)]
+    (failed,) = [event for event in answer(client, id) if isinstance(event, Failed)]
     assert failed.cause == "cancelled"
     assert written(tmp_path) == 0
     hub.stall_after, hub.asked = None, []
-    events = until_end(client, client.load("sea/Buoy", device="cpu", threads=1))
+    events = answer(client, client.load("sea/Buoy", device="cpu", threads=1))
     assert isinstance(events[-1], Loaded), events[-1]
     assert events[-1].info["name"] == "sea/Buoy"
     assert hub.bodies() == [""]
@@ -88,9 +76,9 @@ def test_a_download_is_cancelled_at_once_and_begins_again(client: EngineClient, 
 @needs_llama
 def test_a_model_of_ollamas_is_loaded_by_its_name(client: EngineClient, tmp_path: Path) -> None:
     write_ollama(tmp_path / "ollama", "lighthouse", "q8", builtin_gguf())
-    loaded = until_end(client, client.load("ollama:lighthouse:q8", device="cpu", threads=1))[-1]
+    loaded = answer(client, client.load("ollama:lighthouse:q8", device="cpu", threads=1))[-1]
     assert isinstance(loaded, Loaded), loaded
     assert (loaded.info["name"], loaded.info["backend"]) == ("ollama:lighthouse:q8", "llama.cpp")
-    failed = until_end(client, client.load("ollama:nothing", device="cpu"))[-1]
+    failed = answer(client, client.load("ollama:nothing", device="cpu"))[-1]
     assert isinstance(failed, Failed)
     assert "Download it with `ollama pull nothing`." in failed.sentence

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,13 @@ from ...fakes.model_servers import Pass, Written, llama_server, of_words, servin
 
 ASKED = [{"role": "user", "content": "hi"}]
 WRITTEN = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
+    """One for all: each test loads what it needs into it."""
+    with EngineClient(log=tmp_path_factory.mktemp("servers") / "engine.log") as client:
+        yield client
 
 
 def loaded(client: EngineClient, model: str, **options: Any) -> Loaded | Failed:

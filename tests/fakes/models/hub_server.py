@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -76,10 +76,16 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def do_GET(self) -> None:
+        try:
+            self.respond()
+        except ConnectionError:  # a client that has had enough, or has been stopped
+            self.close_connection = True
+
+    def respond(self) -> None:
         path = self.path.split("?")[0]
         self.hub.asked.append((self.command, path, self.headers.get("Range", "")))
         self.hub.tokens.append(self.headers.get("Authorization", ""))
-        if self.hub.hostile is not None and self.misbehaves(path):
+        if self.hub.hostile is not None and self.hub.hostile(self, path):
             return None
         if self.hub.refuse is not None:
             status, code = self.hub.refuse
@@ -95,12 +101,6 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(404, X_Error_Code="RepoNotFound")
 
     do_HEAD = do_GET
-
-    def misbehaves(self, path: str) -> bool:
-        with suppress(ConnectionError):  # a client that has had enough
-            return self.hub.hostile is not None and self.hub.hostile(self, path)
-        self.close_connection = True
-        return True
 
     def entry(self, name: str, data: bytes) -> dict[str, Any]:
         oid = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
@@ -130,10 +130,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def body(self, data: bytes, names: dict[str, str]) -> None:
         """A large file, or the asked part of it, as far as the faults let it through."""
-        with suppress(ConnectionError):  # a client that has been stopped
-            self.send(data, names)
-
-    def send(self, data: bytes, names: dict[str, str]) -> None:
         hub, begin, end = self.hub, 0, len(data)
         span = self.headers.get("Range", "")
         if span:
