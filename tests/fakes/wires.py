@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
 
 from specchat.backends.servers.address import Address
+from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.connection import Connection
+from specchat.backends.servers.dialects import UNKNOWN
+from specchat.backends.servers.identify import Served
+from specchat.backends.servers.model import ServerModel
+from specchat.backends.servers.runs import Run
+from specchat.backends.servers.stream import Outcome, Taker
+from specchat.errors import UserError
 
 
 class Fed(httpx2.AsyncByteStream):
@@ -49,3 +57,36 @@ def wired(serve: Callable[[httpx2.Request], Any], model: str = "") -> Connection
     wire = Connection(Address("fake", "http://fake:1", model))
     wire.http = httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
     return wire
+
+
+@dataclass
+class Heard:
+    """An answer of a server."""
+
+    runs: list[Run] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=Outcome)
+    failed: str = ""
+    """The sentence that one ended with."""
+
+    @property
+    def text(self) -> str:
+        return "".join(run.text for run in self.runs)
+
+
+def hear(
+    serve: Callable[[httpx2.Request], Any], request: ServerRequest, engine: str = UNKNOWN, times: int = 1
+) -> tuple[Heard, ServerModel]:
+    """The last of so many answers to a request, and the model that was asked."""
+    heard, model = Heard(), ServerModel(wired(serve), Served(engine, "/v1", "m", context=2048))
+
+    async def go() -> None:
+        for _ in range(times):
+            heard.runs, heard.outcome = [], Outcome()
+            try:
+                await model.answer(request, Taker(heard.runs.append, lambda *_: None), heard.outcome)
+            except UserError as error:
+                heard.failed = str(error)
+        await model.close()
+
+    asyncio.run(go())
+    return heard, model

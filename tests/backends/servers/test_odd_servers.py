@@ -15,11 +15,10 @@ from specchat.backends.base import Sampling
 from specchat.backends.servers import connection
 from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.identify import Served, identify
-from specchat.backends.servers.model import ServerModel
-from specchat.backends.servers.stream import Outcome, Taker
+from specchat.backends.servers.stream import Outcome
 
 from ...fakes.model_servers import MODELS, event
-from ...fakes.wires import Fed, wired
+from ...fakes.wires import Fed, hear, wired
 
 ANSWER = event({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
 
@@ -136,26 +135,14 @@ def asked(engine: str, refuse: Any, request: ServerRequest, times: int = 1) -> t
     Args:
         refuse: gives the refusal of a body; None to answer it.
     """
-    bodies, outcome = list[dict[str, Any]](), Outcome()
+    bodies = list[dict[str, Any]]()
 
     def serve(request: httpx2.Request) -> Any:
         bodies.append(json.loads(request.content))
         return refuse(bodies[-1]) or (200, ANSWER)
 
-    async def go() -> str:
-        nonlocal outcome
-        model, failed = ServerModel(wired(serve), Served(engine, "/v1", "m", context=2048)), ""
-        for _ in range(times):
-            outcome = Outcome()
-            try:
-                await model.answer(request, Taker(lambda _: None, lambda *_: None), outcome)
-            except UserError as error:
-                failed = str(error)
-        await model.close()
-        return failed
-
-    failed = asyncio.run(go())
-    return bodies, outcome, failed
+    heard, _ = hear(serve, request, engine, times)
+    return bodies, heard.outcome, heard.failed
 
 
 CHAT = ServerRequest([{"role": "user", "content": "hi"}])

@@ -88,6 +88,13 @@ def test_llama_server_hides_passes_inside_characters(written: Written) -> None:
         assert cutter.doubt.startswith(("Some tokens came without text", "The server counts"))
 
 
+def test_a_pass_whose_last_token_shows_nothing_is_as_long_as_the_server_counts() -> None:
+    first, second = (bytes([byte]) for byte in "é".encode())
+    written = Written((Pass((b"The",)), Pass((b" fox", first), 4), Pass((second,)), Pass((b" ran", b" on"), 3)), eos=False)
+    cutter, runs = cut(llama_server(written))
+    assert (lengths(runs), text(runs), cutter.certainty) == ([1, 2, 1, 2], written.text, "exact")
+
+
 def _shows(written: Written) -> bool:
     """Whether any of it is a whole character."""
     return any(b'"content": "' in data for data in llama_server(written))

@@ -3,22 +3,17 @@ told as that."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from specchat.backends import UserError
 from specchat.backends.servers.bodies import ServerRequest
-from specchat.backends.servers.dialects import UNKNOWN
-from specchat.backends.servers.identify import Served
-from specchat.backends.servers.model import ServerModel
 from specchat.backends.servers.refusals import is_full, status_of
-from specchat.backends.servers.stream import Outcome, Reader, Taker
+from specchat.backends.servers.stream import Outcome, Reader
 
 from ...fakes.model_servers import event
-from ...fakes.wires import Fed, wired
+from ...fakes.wires import Fed, hear
 
 ASK = ServerRequest([{"role": "user", "content": "hi"}])
 DONE = b"data: [DONE]\n\n"
@@ -35,20 +30,8 @@ STOP = choice({}, "stop") + DONE
 
 def answer(body: bytes, status: int = 200) -> tuple[str, Outcome, str]:
     """Text, outcome, and the sentence that it ended with, of a server whose whole answer is this."""
-    texts, outcome = list[str](), Outcome()
-
-    async def go() -> str:
-        model = ServerModel(wired(lambda _: (status, Fed(body))), Served(UNKNOWN, "/v1", "m"))
-        try:
-            await model.answer(ASK, Taker(lambda run: texts.append(run.text), lambda *_: None), outcome)
-        except UserError as error:
-            return str(error)
-        finally:
-            await model.close()
-        return ""
-
-    failed = asyncio.run(go())
-    return "".join(texts), outcome, failed
+    heard, _ = hear(lambda _: (status, Fed(body)), ASK)
+    return heard.text, heard.outcome, heard.failed
 
 
 SHAPES: list[tuple[bytes, str]] = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ from specchat.backends.servers.bodies import ServerRequest, body_of
 from specchat.backends.servers.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
 from specchat.backends.servers.identify import Served
 from specchat.backends.servers.model import ServerModel
-from specchat.backends.servers.runs import Run
-from specchat.backends.servers.stream import Outcome, Taker
 from specchat.backends.servers.thoughts import Parts
 from specchat.engine.messages import Generate
 from specchat.engine.servers.answers import asked_of
@@ -25,7 +22,7 @@ from specchat.errors import UserError
 
 from ...cases import cases
 from ...fakes.model_servers import event
-from ...fakes.wires import Fed, wired
+from ...fakes.wires import Fed, Heard, hear
 
 REAL = [json.loads(line) for line in Path(__file__).with_name("real_streams.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -48,35 +45,20 @@ def request_of(engine: str, request: ServerRequest, under: str = "") -> dict[str
     return body_of(Served(engine, "/v1", "m"), request, under)[1]
 
 
-def parted(
-    body: bytes | list[Any], engine: str = UNKNOWN, came: list[Run] | None = None
-) -> tuple[str, str, ServerModel, Outcome]:
-    """Thought and answer of a stream, or of its parts; what it was read by, and how it went. `came` is filled with its runs."""
-    runs: list[Run] = [] if came is None else came
+def parted(body: bytes | list[Any], engine: str = UNKNOWN) -> tuple[str, str, Heard, ServerModel]:
+    """Thought and answer of a stream, or of its parts; what was heard, and the model that was asked."""
     parts = [body] if isinstance(body, bytes) else body
-    outcome = Outcome()
-
-    async def go() -> ServerModel:
-        model = ServerModel(
-            wired(lambda _: (200, Fed(*parts), {"Content-Type": "text/event-stream"})), Served(engine, "/v1", "m")
-        )
-        try:
-            await model.answer(ASK, Taker(runs.append, lambda *_: None), outcome)
-        finally:
-            await model.close()
-        return model
-
-    model = asyncio.run(go())
+    heard, model = hear(lambda _: (200, Fed(*parts), {"Content-Type": "text/event-stream"}), ASK, engine)
     told = ["", ""]
-    for run in runs:
+    for run in heard.runs:
         at = 0
         for part, characters, _ in run.spans or [[0, len(run.text), len(run.tokens)]]:
             told[part] += run.text[at : at + characters]
             at += characters
         assert at == len(run.text)
         assert not run.spans or sum(tokens for _, _, tokens in run.spans) == len(run.tokens)
-    assert outcome.tokens in (None, sum(len(run.tokens) for run in runs))
-    return told[1], told[0], model, outcome
+    assert heard.outcome.tokens in (None, sum(len(run.tokens) for run in heard.runs))
+    return told[1], told[0], heard, model
 
 
 STREAMS: dict[str, list[dict[str, Any]]] = {
@@ -88,7 +70,7 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("field", STREAMS)
 def test_fields_of_all_engines(field: str) -> None:
     """And a thought goes back to an unknown server under the name that it came under."""
-    thought, text, model, _ = parted(said(*STREAMS[field]))
+    thought, text, _, model = parted(said(*STREAMS[field]))
     assert (thought, text, model.thoughts_under) == ("Hm", "Hi", field)
     back = request_of(UNKNOWN, ServerRequest(BACK), model.thoughts_under)["messages"][1]
     assert back == {"role": "assistant", "content": "Hi", field: "Hm"}
@@ -126,7 +108,9 @@ def test_streams_of_real_servers(row: dict[str, Any], data: st.DataObject) -> No
     parts: list[Any] = [body[a:b] for a, b in zip(cuts, [*cuts[1:], len(body)], strict=True)]
     ended = data.draw(st.sampled_from(["well", "well", "early", "reset", "garbage"]))
     if ended == "well":
-        thought, text, _, outcome = parted(parts, row["engine"])
+        thought, text, heard, _ = parted(parts, row["engine"])
+        outcome = heard.outcome
+        assert heard.failed == ""
         assert (thought, text) == (row["thought"], row["text"])
         assert (outcome.tokens, outcome.drafted, outcome.accepted) == (row["tokens"], row["drafted"], row["accepted"])
         hidden = outcome.doubt.startswith(
@@ -136,16 +120,11 @@ def test_streams_of_real_servers(row: dict[str, Any], data: st.DataObject) -> No
         return
     ends: dict[str, list[Any]] = {"reset": [httpx2.ReadError("")], "garbage": [b"\n\ndata: {]\n\n"], "early": []}
     parts = [*parts[:-1], *ends[ended]]
-    came, said = list[Run](), "Finished."
-    try:
-        parted(parts, row["engine"], came)
-    except UserError as error:
-        said = str(error)
-    assert said.endswith(".")
-    assert "\n" not in said
-    assert said != "Finished." or b'"finish_reason": "' in b"".join(part for part in parts if isinstance(part, bytes))
+    heard = parted(parts, row["engine"])[2]
+    assert "\n" not in heard.failed
+    assert heard.failed or b'"finish_reason": "' in b"".join(part for part in parts if isinstance(part, bytes))
     whole = row["thought"] + row["text"]
-    assert whole.startswith("".join(run.text for run in came)[: len(row["thought"])])
+    assert whole.startswith(heard.text[: len(row["thought"])])
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 50])

@@ -95,7 +95,7 @@ def settings_of(beams: int, penalty: float, early: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("early", EARLY)
 @pytest.mark.parametrize(("beams", "penalty"), [(2, 1.0), (3, 0.0), (5, 2.0), (4, -0.7)])
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3", "qwen3-moe", "mistral"] if FULL else ["llama", "gemma3"])
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3", "qwen3-moe", "mistral"] if FULL else ["gemma3"])
 def test_sequences_and_scores_are_those_of_transformers(kind: str, beams: int, penalty: float, early: str) -> None:
     rng = random.Random(repr((kind, beams, penalty, early)))
     settings = settings_of(beams, penalty, early)
