@@ -103,6 +103,22 @@ def test_busy_time_is_shared_evenly(desk: Desk) -> None:
     assert len(steps_of(desk.events, 1)) == pytest.approx(4 * len(steps_of(desk.events, 2)), abs=4)
 
 
+def test_who_joins_late_or_was_paused_has_no_claim_on_the_time_before(desk: Desk) -> None:
+    def written(id: int, turns: int) -> int:
+        before = len(steps_of(desk.events, id))
+        desk.run(turns)
+        return len(steps_of(desk.events, id)) - before
+
+    desk.lanes.start(desk.model(1), Generate(1, lane="a", prompt="hi"))
+    assert written(1, 40) == 40
+    desk.lanes.start(desk.model(1), Generate(2, lane="b", prompt="hi"))
+    assert written(2, 20) == pytest.approx(10, abs=1)
+    desk.lanes.pause(Pause(1))
+    assert written(2, 20) == 20
+    desk.lanes.pause(Pause(1, False))
+    assert written(1, 20) == pytest.approx(10, abs=1)
+
+
 def test_prefill_progress_and_reuse(desk: Desk) -> None:
     target = model(prompt="x" * 1500)
     desk.lanes.start(target, Generate(1, prompt="x" * 1500, max_tokens=3))
