@@ -13,7 +13,7 @@ import pytest
 
 from specchat.backends.loading import builtin_gguf, builtin_path
 
-from .hub_server import COMMIT
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def string(text: str) -> bytes:
