@@ -123,7 +123,7 @@ class Template:
         if think in words:
             return words[think]
         if form is None:
-            raise UserError(f"This model does not think, as far as its chat template says, so think cannot be {think!r}.")
+            raise UserError(f"By its chat template this model does not think, so think cannot be {think!r}. Leave it out.")
         if not words:
             raise UserError(f"This model's thinking cannot be switched, so think cannot be {think!r}. Leave it out.")
         raise UserError(f"Thinking cannot be {think!r} with this model: it takes {', '.join(form.info.words)}.")

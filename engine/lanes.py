@@ -424,7 +424,7 @@ def judged(request: Judge, model: Model, answer: Generation) -> Judged:
     """
     tokens = answer.answer
     if not 0 <= request.position < len(tokens):
-        raise UserError(f"The answer has {counted(len(tokens), 'token')}, so there is none at {request.position:,} to compare.")
+        raise UserError(f"The answer has {counted(len(tokens), 'token')}, and none at {request.position:,}. Race again.")
     token = tokens[request.position]
     for each in (token, request.other):
         if not 0 <= each < model.info.vocabulary:

@@ -59,6 +59,19 @@ def sentences() -> Iterator[tuple[str, str]]:
                         yield f"{file}:{node.lineno}", "".join(map(str, parts))
 
 
+ADVICE = re.compile(
+    r"[.:?] [A-Z`X/]|: X$|not X\.|whole numbers|say why"
+    r"|\b([Tt]akes?|must|needs?|only|can|out X|[Ll]eave|[Nn]ame|choose|[Gg]ive|Put|[Uu]se|Press)\b"
+)
+"""What helps: a second sentence, an imperative, what is right, or what another program said."""
+
+
+def test_every_sentence_says_what_helps() -> None:
+    """Those that are put together elsewhere aside: of them there is nothing but a frame here."""
+    told = [(place, text) for place, text in sentences() if len(text.replace("X", "").split()) > 3]
+    assert not [f"{place}: {text}" for place, text in told if not ADVICE.search(text)]
+
+
 def test_every_sentence_is_one_line_that_begins_and_ends_as_a_sentence_does() -> None:
     """It may end with a command, or with what another program said."""
     found = list(sentences())

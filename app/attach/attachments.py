@@ -117,7 +117,7 @@ def mentioned(message: str) -> Iterator[str]:
 
 def _path(name: str, folder: Path | None) -> Path:
     if "\0" in name:
-        raise UserError(f"{one_line(name)} is not a file name: it contains a NUL character.")
+        raise UserError(f"{one_line(name)} is not a file name: it contains a NUL character. Correct it.")
     path = user_path(name)
     return path if folder is None else folder / path
 

@@ -102,7 +102,7 @@ def why(
     opened = _opened(chat)
     answers = [entry for entry in reversed(opened.transcript.entries) if isinstance(entry, Answer) and len(entry.log)]
     if not answers:
-        raise UserError("No answer of this chat is kept with its passes, so nothing is known of its speed.")
+        raise UserError("No answer of this chat is kept with its passes, so nothing is known of its speed. Ask it again.")
     found = diagnose(answers[0], opened.model, answers)
     if json:
         print_json(asdict(found))

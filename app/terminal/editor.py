@@ -42,7 +42,7 @@ def editor_command(setting: str | None, environment: Mapping[str, str] | None = 
             raise UserError(f"A quote is not closed in {source}: {one_line(text)}.") from None
         words[0] = os.path.expanduser(words[0])
         if shutil.which(words[0], path=env.get("PATH")) is None:
-            raise UserError(f"There is no program {one_line(words[0])}, the editor in {source}.")
+            raise UserError(f"There is no program {one_line(words[0])}, the editor in {source}. Name another there.")
         name = Path(words[0]).name
         if name in WAITING and len(words) == 1:
             words.append(WAITING[name])

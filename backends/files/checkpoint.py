@@ -63,7 +63,7 @@ def check_folder(folder: Path) -> list[Path]:
     try:
         empty = not any(folder.iterdir())
     except OSError as error:
-        raise UserError(f"Cannot read {folder} ({error.strerror or error}).") from None
+        raise UserError(f"Cannot read {folder} ({error.strerror or error}). Check its permissions.") from None
     if empty:
         raise UserError(f"{folder} is empty. Put a model there: config.json, *.safetensors and the tokenizer files.")
     if not (folder / "config.json").exists():

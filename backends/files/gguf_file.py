@@ -257,7 +257,7 @@ def _read(file: Path) -> Layout:
     except (ValueError, struct.error, OverflowError, MemoryError, RecursionError) as error:
         raise UserError(f"{file} is damaged ({error}). Download it again.") from None
     except OSError as error:
-        raise UserError(f"Cannot read {file} ({error.strerror or error}).") from None
+        raise UserError(f"Cannot read {file} ({error.strerror or error}). Check its permissions.") from None
 
 
 def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:

@@ -80,7 +80,7 @@ def folder_vocabulary(folder: Path) -> list[str]:
         elif isinstance(vocabulary, Mapping):
             names = {i: name for name, i in vocabulary.items()}
         else:
-            raise UserError(f"{whole} has no vocabulary.")
+            raise UserError(f"{whole} has no vocabulary. Download it again.")
         added = data.get("added_tokens")
         for token in added if isinstance(added, list) else ():
             if isinstance(token, Mapping) and isinstance(token.get("id"), int):
@@ -88,10 +88,10 @@ def folder_vocabulary(folder: Path) -> list[str]:
     elif (plain := folder / "vocab.json").is_file():
         names, by_bytes = {i: name for name, i in read_json(plain, MOST_BYTES).items()}, True
     else:
-        raise UserError(f"{folder} has no tokenizer.json, so its tokens are known only once it is loaded.")
+        raise UserError(f"{folder} has no tokenizer.json, so its tokens are not known yet. Load it first.")
     known = {i: name for i, name in names.items() if isinstance(i, int) and 0 <= i < MOST_STRINGS and isinstance(name, str)}
     if not known or max(known) > 4 * len(known) + 1024:
-        raise UserError(f"The vocabulary in {folder} is damaged.")
+        raise UserError(f"The vocabulary in {folder} is damaged. Download it again.")
     return [_text(known[i], by_bytes) if i in known else f"<{i}>" for i in range(max(known) + 1)]
 
 
@@ -103,7 +103,7 @@ def gguf_vocabulary(layout: Layout) -> list[str]:
     """
     names = _strings(layout.pairs.get("tokenizer.ggml.tokens", b""), "tokenizer.ggml.tokens")
     if not names:
-        raise UserError(f"{layout.file} has no vocabulary.")
+        raise UserError(f"{layout.file} has no vocabulary. Download it again.")
     kinds = _integers(layout.pairs.get("tokenizer.ggml.token_type", b""), "tokenizer.ggml.token_type")
     by_bytes = layout.header.metadata.get("tokenizer.ggml.model") == "gpt2"
     texts = [_text(name, by_bytes) for name in names]

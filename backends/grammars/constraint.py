@@ -131,12 +131,12 @@ class Constraint:
         if found := re.match(r"Resource '(.*)' is not present", first):
             return UserError(f"{name} refers to {found[1]}, and nothing is fetched. Put that part under $defs.")
         if found := re.match(r"Pointer '(.*)' does not exist", first):
-            return UserError(f"{name} refers to #{found[1]}, which it does not have.")
+            return UserError(f"{name} refers to #{found[1]}, which it does not have. Add it there.")
         if first.startswith("Unsatisfiable schema: "):
             return UserError(f"{name} contradicts itself, so no answer can match it: {first[22:]}.")
         if re.search(r"too (big|large|complex|many)|limit|fuel", first):
             return UserError(f"{name} is too large to follow ({first}). Use a smaller part of it.")
-        return UserError(f"{name} cannot be used: {first}.")
+        return UserError(f"{name} cannot be used: {first}. Correct that part.")
 
 
 class Bytes:
@@ -222,4 +222,4 @@ def _lark(text: str) -> str:
     try:
         return str(gbnf_to_lark(text))
     except Exception as error:  # its parser raises what comes
-        raise UserError(f"The grammar cannot be read: {first_line(error)}.") from None
+        raise UserError(f"The grammar cannot be read: {first_line(error)}. Correct it there.") from None

@@ -142,7 +142,7 @@ class DrafterMemory:
             ContextFull: it does not.
         """
         if self.length + more > self.context:
-            raise ContextFull(f"{self.length + more:,} tokens do not fit in a context of {self.context:,}.")
+            raise ContextFull(f"{self.length + more:,} tokens do not fit in a context of {self.context:,}. Start a new chat.")
 
     def rewind(self, length: int) -> None:
         """Forget all but the first `length` of what it has taken in."""

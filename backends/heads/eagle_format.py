@@ -79,7 +79,7 @@ def eagle_format(
     layers = figure(folder, layer, "num_hidden_layers", 1)
     scale = config.get("logit_scale", 1.0)
     if not isinstance(scale, int | float) or isinstance(scale, bool):
-        raise UserError(f"{folder / 'config.json'} does not match the weights next to it (logit_scale is {str(scale)[:40]}).")
+        raise UserError(f"{folder / 'config.json'} is damaged (logit_scale is {str(scale)[:40]}). Download it again.")
     verifier = part(part(config, "speculators_config"), "verifier").get("name_or_path")
 
     def flag(name: str, tensor: str) -> bool:

@@ -235,7 +235,7 @@ def _lender(target: Model, name: str) -> Lender:
         width = int(module.config.get_text_config(decoder=True).hidden_size)
         return Lender(width, table.device, module.dtype, lambda: table, module.get_output_embeddings, cheap=True)
     if not isinstance(target, LlamaModel):
-        raise UserError(f"{name} is a trained drafter, and {target.info.name} does not hand out its hidden states.")
+        raise UserError(f"{name} needs hidden states, which {target.info.name} does not hand out. Use a draft model.")
 
     def lm_head() -> Callable[[Tensor], Tensor]:
         if not target.tied:

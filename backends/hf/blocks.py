@@ -37,7 +37,7 @@ def checked(layers: Layers, count: int) -> Run:
         UserError: not a proper part of the model's `count` layers.
     """
     if count < 2:
-        raise UserError("This model has only one layer, so it cannot stop early.")
+        raise UserError("This model has only one layer, so it cannot stop early. Use another method.")
     if isinstance(layers, int):
         if not 1 <= layers < count:
             raise UserError(f"This model has {count} layers, so it can stop after 1 to {count - 1} of them, not {layers}.")

@@ -228,7 +228,7 @@ def _proven(
         if out_of_memory(error):
             raise UserError(f"{name} fits in memory, but leaves no room to run it. Use a smaller model or dtype.") from None
         raise UserError(
-            f"{name} cannot be run: transformers fails in its own pass over a short text: {_first_line(error)}"
+            f"transformers cannot run {name} ({_first_line(error)}). Update transformers, or use another model."
         ) from None
     if progress is not None:
         progress("check", PASSES, PASSES)

@@ -178,7 +178,7 @@ def states_at(address: int | None, rows: int, width: int) -> Tensor:
         UserError: it has none.
     """
     if not address:
-        raise UserError("llama.cpp did not hand out this model's hidden states.")
+        raise UserError("llama.cpp did not hand out this model's hidden states. Use a method without a trained drafter.")
     array: Any = (ctypes.c_float * (rows * width)).from_address(address)
     return torch.from_numpy(np.frombuffer(array, np.float32)).view(rows, width)
 

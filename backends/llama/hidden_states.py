@@ -160,5 +160,5 @@ def untold(architecture: str) -> str:
     """What is said where llama.cpp does not note what layers are given."""
     return (
         f"llama.cpp does not hand out the hidden states of {architecture} models, so drafters trained on them cannot draft "
-        "for this one."
+        "for this one. Use a draft model, or lookup."
     )

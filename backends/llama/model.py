@@ -441,7 +441,7 @@ def _unloadable(file: Path, header: Header, said: str) -> UserError:
             f"{file} names {header.vocabulary:,} tokens, and its table of embeddings has another number of rows: it holds the "
             "tokenizer of one model and the weights of another. Use another file."
         )
-    return UserError(f"Cannot load {file}: {said or 'llama.cpp gives no reason'}.")
+    return UserError(f"Cannot load {file} ({said or 'llama.cpp gives no reason'}). Download it again, or use another file.")
 
 
 def _device_name(runtime: Runtime) -> str:

@@ -101,7 +101,9 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
     layers = -1 if options.gpu_layers is None else options.gpu_layers
     if number:
         if int(number) >= len(gpus):
-            raise UserError(f"There is no {options.device}. llama.cpp sees {counted(len(gpus), 'GPU')}, counted from 0.")
+            raise UserError(
+                f"There is no {options.device}. llama.cpp sees {counted(len(gpus), 'GPU')}, counted from 0. Name one of them."
+            )
         return layers, int(number), SPLIT_MODES["none"]
     return layers, 0, split
 

@@ -42,12 +42,15 @@ SIZE = TOKENS + 8
 """Tokens that its cache holds."""
 
 UNRETURNING = (
-    "After its cache went back to an earlier token, this model gave other logits for the same tokens, so it decodes "
-    "plainly. Load it with --kv-type f16, or use another file of the model."
+    "Taking a guess back would change this model's text here, so it decodes plainly. Load it with --kv-type f16, or use "
+    "another file of the model."
 )
-UNLIKE = "Passes of several tokens did not give this model's own logits on llama.cpp, so it decodes plainly."
-RECURRENT = "This model is recurrent or hybrid: its state cannot branch, so methods draft chains only."
-CHAINS_ONLY = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
+UNLIKE = (
+    "Checking several guesses at once would change this model's text on llama.cpp, so it decodes plainly. Use another file of "
+    "it, or its safetensors folder."
+)
+RECURRENT = "This model is recurrent or hybrid and cannot branch, so methods draft chains, one guess after the other."
+CHAINS_ONLY = "Branching drafts would change this model's text here, so methods draft chains, one guess after the other."
 
 
 def prove(session: LlamaSession | LlamaHybridSession, text: Sequence[int], tick: Callable[[], None]) -> Capabilities:

@@ -60,7 +60,7 @@ class LlamaSession(TreeSession[LeafNode]):
         """Add nodes and run one forward pass over them (see `Session.evaluate`). The scores are llama.cpp's own buffer: the
         next pass of this session overwrites them."""
         if layers is not None:
-            raise UserError("llama.cpp cannot stop after some of a model's layers.")
+            raise UserError("llama.cpp cannot stop after some of a model's layers. Use another method.")
         begun = time.perf_counter()
         first, n = self._next, len(tokens)
         self._check(tokens, parents)

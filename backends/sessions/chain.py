@@ -43,7 +43,7 @@ class ChainSession(TreeSession[Node]):
         begun = time.perf_counter()
         last = next(reversed(self._nodes), ROOT)
         if layers is not None or list(parents) != [last, *range(self._next, self._next + len(tokens))][: len(tokens)]:
-            raise UserError("This model evaluates chains only, neither branching trees nor single layers.")
+            raise UserError("This model evaluates chains only, neither branching trees nor single layers. Use another method.")
         self._check(tokens, parents)
         wanted = self._rows(len(tokens), rows)
         if not tokens:

@@ -329,7 +329,7 @@ async def measure_answer(
     found = [token for run in runs for token in run.tokens]
     number = outcome.tokens if outcome.tokens is not None else len(found)
     if not number:
-        raise UserError(f"{model.connection.address.host} answered nothing.")
+        raise UserError(f"{model.connection.address.host} answered nothing. Try it again, or name another model.")
     passes = [run for run in runs if run.tokens]
     steps = outcome.steps or (len(passes) if outcome.certainty == "exact" else 0)
     drafted, accepted = outcome.drafted, outcome.accepted

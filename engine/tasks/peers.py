@@ -150,7 +150,7 @@ def _dflash(job: Job, network: Any) -> Any:
     found = read_format(folder, check_folder(folder)) if folder.is_dir() else None
     if not isinstance(found, DFlashFormat) or not _plain(found):
         raise UserError(
-            f"transformers cannot draft as {head.info.name} was trained: its class has full attention, and no more."
+            f"transformers cannot draft as {head.info.name} was trained: its class has full attention alone. Leave it out."
         )
     layer = {key: found.layer[key] for key in LLAMA if found.layer.get(key) is not None}
     figures = LlamaConfig(**layer)
@@ -181,7 +181,7 @@ def _plain(found: DFlashFormat) -> bool:
 def _placed(kind: Any, network: Any, folder: Path, **options: Any) -> Any:
     made, told = kind.from_pretrained(folder, dtype=network.dtype, local_files_only=True, output_loading_info=True, **options)
     if told["missing_keys"] or told["mismatched_keys"]:
-        raise UserError(f"transformers cannot load {folder.name}: it does not find all of its tensors under their names.")
+        raise UserError(f"transformers cannot load {folder.name}: it knows its tensors by other names. Leave it out.")
     return made.to(network.device).eval()
 
 
@@ -191,13 +191,13 @@ def _mtp(model: Model, network: Any) -> Any:
 
     config, kind = network.config.get_text_config(), cast(Any, MtpModel)
     if not getattr(config, "num_mtp_layers", None):
-        raise UserError(f"transformers knows no MTP layers of {model.info.architecture}.")
+        raise UserError(f"transformers knows no MTP layers of {model.info.architecture}. Leave it out.")
     try:
         return kind.from_pretrained(network, device_map={"": network.device}).eval()
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
         raise UserError(
             f"transformers cannot load the MTP layers of {model.info.name}: it looks for those of the published "
-            f"{model.info.architecture} checkpoints, under their numbers."
+            f"{model.info.architecture} checkpoints, under their numbers. Leave it out."
         ) from None
 
 

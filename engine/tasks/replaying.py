@@ -155,7 +155,7 @@ def _drafter(
 def _replayable(name: str, over_model: bool, forced: bool) -> type[Drafter]:
     method = registry.get(name)
     if reason := why_not(method, over_model=over_model, forced=forced):
-        raise UserError(f"The method {name} cannot be replayed: it {reason}.")
+        raise UserError(f"The method {name} cannot be replayed: it {reason}. Leave it out.")
     return method
 
 

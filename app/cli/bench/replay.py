@@ -118,7 +118,7 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
         specs = [REFERENCE, *(read_spec(name) for name, method in model_free().items() if method.drafts)]
     for spec in specs:
         if reason := why_not(get(spec.name), over_model=request.over_model, forced=request.forced):
-            raise UserError(f"The method {spec.name} cannot be replayed: it {reason}.")
+            raise UserError(f"The method {spec.name} cannot be replayed: it {reason}. Leave it out.")
     if request.over_model and all(spec.label != BASE for spec in specs):
         specs.insert(0, read_spec(BASE))  # what the seconds are compared with
     return specs

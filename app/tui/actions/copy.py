@@ -198,7 +198,7 @@ class Copier:
         blocks, where = self._code()
         if number is not None and not 1 <= number <= len(blocks):
             raise UserError(
-                f"{where.capitalize()} has {counted(len(blocks), 'block')} of code, so there is no number {number}."
+                f"{where.capitalize()} has {counted(len(blocks), 'block')} of code, but no number {number}. Take one of them."
             )
         if number is None and len(blocks) > 1:
             self._choose(blocks, where)

@@ -58,7 +58,7 @@ class MessageEdit:
         if not prompts:
             raise NotPossible("There is no message to edit yet. Ask something first.")
         if number is not None and not 1 <= number <= len(prompts):
-            raise UserError(f"You have sent {counted(len(prompts), 'message')} here, so there is no number {number}.")
+            raise UserError(f"You have sent {counted(len(prompts), 'message')} here, but no number {number}. Name one of them.")
         prompt = prompts[number - 1] if number is not None else marked_prompt(self.host) or prompts[-1]
         if prompt is self._prompt:
             return

@@ -51,7 +51,7 @@ def parse(text: str) -> tuple[Action, list[str]]:
     try:
         return row, [*shlex.split(rest), *((":", prompt.strip()) if colon else ())]
     except ValueError:
-        raise UserError(f"A quote is not closed in {text.strip()}.") from None
+        raise UserError(f"A quote is not closed in {text.strip()}. Close it, or leave it out.") from None
 
 
 def matching(text: str) -> list[Action]:

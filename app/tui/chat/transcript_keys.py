@@ -78,7 +78,7 @@ class TranscriptKeys:
             return
         shown = fit(one_line(text), 40)
         if (place := finder.find(text)) is None:
-            raise UserError(f"This chat does not contain “{shown}”.")
+            raise UserError(f"This chat does not contain “{shown}”. /chats {shown} searches all of them.")
         more = f" {shown_keys('find', self._host.live.keymap)} goes to the one before." if place[1] > 1 else ""
         self._host.tell(f"Match {place[0]} of {place[1]} for “{shown}”.{more}")
 

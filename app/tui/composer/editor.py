@@ -57,7 +57,7 @@ class ExternalEditor:
                     code = subprocess.run([*command, str(file)], stdout=out, check=False).returncode
                 if code:
                     how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
-                    raise UserError(f"{name} {how}, so its text was not used.")
+                    raise UserError(f"{name} {how}, so its text was not used. Your message is as it was.")
                 return _read(file, name)
         except OSError as error:
             raise UserError(f"Could not run {name} ({error.strerror}). Choose another editor.") from None
@@ -74,9 +74,9 @@ def _read(file: Path, name: str) -> str:
             raise UserError(f"The text from {name} is larger than {MOST_BYTES // 1_000_000} MB. Attach it as a file with @.")
         data = file.read_bytes()
     except FileNotFoundError:
-        raise UserError(f"{name} left no file.") from None
+        raise UserError(f"{name} left no file. Your message is as it was.") from None
     if b"\0" in data:
-        raise UserError(f"{name} left a file that is not text.")
+        raise UserError(f"{name} left a file that is not text. Your message is as it was.")
     text = as_text(data).replace("\r\n", "\n")
     return text.removesuffix("\n")  # editors end a file with a line break
 

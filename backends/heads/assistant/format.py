@@ -66,7 +66,9 @@ class AssistantFormat(Format):
         rope = part(part(self.text, "rope_parameters"), kind) or ROPE[kind]
         form, half = rope.get("rope_type", "default"), self._head(kind) // 2
         if form not in ("default", "proportional"):
-            raise UserError(f"{self.folder / 'config.json'} sets rope_type {str(form)[:40]}, which specchat does not know.")
+            raise UserError(
+                f"{self.folder / 'config.json'} sets rope_type {str(form)[:40]}, unknown here. Use another drafter."
+            )
         share = float(rope.get("partial_rotary_factor", 1.0)) if form == "proportional" else 1.0
         base, turning = float(rope.get("rope_theta") or ROPE[kind]["rope_theta"]), int(share * half)
         return [base ** (-i / half) / float(rope.get("factor", 1.0)) if i < turning else 0.0 for i in range(half)]

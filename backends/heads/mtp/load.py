@@ -44,7 +44,7 @@ def load_mtp(target: TransformersModel) -> PathHead | None:
     module = target.module
     embeddings = module.get_input_embeddings().weight.detach()
     if module.get_output_embeddings().weight.device != embeddings.device:
-        raise UserError(f"The MTP layer of {info.name} drafts only where the whole model is on one device.")
+        raise UserError(f"The MTP layer of {info.name} drafts only on one device. Give --device one.")
 
     def load() -> tuple[list[MtpNetwork], int]:
         networks, size = [], 0

@@ -89,22 +89,27 @@ ENOUGH = 8
 otherwise, and eight nodes bring most of what drafts do."""
 HYBRID = {"linear_attention", "full_attention"}
 """Layer types of the hybrids whose cache can go back a step."""
-CHAINS = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
+CHAINS = "Branching drafts would change this model's text here, so methods draft chains, one guess after the other."
 CHAINS_BEYOND = (
-    "This model reads a text otherwise from {} on, where a branching tree did not give the logits of its paths, so methods "
-    "draft chains only."
+    "This model reads a text otherwise from {} on, where branching drafts would change it, so methods draft chains, one guess "
+    "after the other."
 )
-NEITHER = "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding only."
+NEITHER = (
+    "Checking several guesses at once would change this model's text here, so it decodes plainly. Try --dtype float32, or a "
+    "GGUF file of it."
+)
 MORE_KEPT = (
-    "This model caches more than keys and values ({}), which specchat's own cache does not hold, so it supports plain decoding "
-    "only."
+    "This model remembers more than keys and values ({}), which a rejected guess could not be taken out of, so it decodes "
+    "plainly. Use another model to draft."
 )
 UNFIT = (
-    "Fed token by token through its cache in transformers, this model does not give the logits of a whole text, so it cannot "
-    "write here. Load another causal language model."
+    "This model cannot write token by token in transformers: it looks ahead, fills in gaps, or has no working KV cache. Load "
+    "another causal language model."
 )
 """Refusal of models that look ahead, fill in masked tokens, or cannot use a KV cache."""
-UNREADABLE = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
+UNREADABLE = (
+    "specchat cannot read this model's hidden states, so trained drafters cannot draft for it. Use a draft model, or lookup."
+)
 PASSES = 11 + ROUNDING_PASSES
 """Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
 
@@ -202,7 +207,7 @@ def _proven(runner: Runner, config: Any, text: Sequence[int], tick: Tick, contex
         proven = beyond(Proof.chain_works, hybrid)
         return found if proven else found._replace(capabilities=bounded(found.capabilities))
     if recurrent(runner.module, config):
-        plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
+        plainly = "This model is recurrent: it cannot take a guess back, so it decodes plainly. Use another model to draft."
     elif bool(proof.wanted.isnan().any()):
         plainly = NOT_NUMBERS
     else:
@@ -273,8 +278,8 @@ def _hybrid(runner: Runner, proof: Proof) -> Proven:
     where = runner.tapped
     states = StatesProof(proof, tree=False) if where is not None and len(proof.states) == where.count + 1 else None
     reasons = {
-        "tree": "The state of this model's linear attention cannot branch, so methods draft chains only.",
-        "layers": "The state of this model's linear attention needs every layer, so the model cannot stop after some of them.",
+        "tree": "This model's linear attention cannot branch, so methods draft chains, one guess after the other.",
+        "layers": "This model's linear attention needs every layer, so the first ones cannot draft. Use draft, or lookup.",
     }
     if states is None:
         reasons["states"] = UNREADABLE
@@ -329,16 +334,13 @@ def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bo
     """The runner, whether this model can stop after some of its layers, and if not, why."""
     layers = runner.layers
     if layers is None:
-        why = "specchat cannot find this model's list of layers, so the model cannot stop after some of them."
+        why = "specchat does not know this model's layers, so the first ones cannot draft. Use draft, or lookup."
     elif layers.count < 2:
-        why = "This model has only one layer, so it cannot stop early."
+        why = "This model has only one layer, so no first ones can draft. Use draft, or lookup."
     elif attempt(partial(proof.layers_work, tree)):
         return runner, True, {}
     else:
-        why = (
-            "Stopping after half of the layers and continuing later did not give this model's logits, so it always runs all "
-            "of them."
-        )
+        why = "Drafting with its first layers would change this model's text, so they cannot. Use draft, or lookup."
     return replace(runner, layers=None), False, {"layers": why}
 
 

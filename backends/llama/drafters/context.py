@@ -136,7 +136,7 @@ class PathContext(StatesContext):
         n = len(states)
         batch, _held = self.states_batch(states, position, wanted=True)
         if code := self.lib.llama_encode(self.handle, batch):
-            raise UserError(f"llama.cpp could not read the hidden states of {n:,} tokens ({last_error() or f'code {code}'}).")
+            raise UserError(f"The drafter's llama.cpp failed ({last_error() or f'code {code}'}). Use another method.")
         return self._handed_on(n)
 
     def _handed_on(self, rows: int) -> Tensor:

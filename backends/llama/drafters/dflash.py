@@ -44,9 +44,7 @@ class LlamaDFlashSession(BlockSession):
             batch, _held = run.states_batch(part, begun + start, wanted=False)
             if code := run.lib.llama_decode(run.handle, batch):
                 self.rewind(begun)
-                raise UserError(
-                    f"llama.cpp could not read the hidden states of {len(part):,} tokens ({last_error() or f'code {code}'})."
-                )
+                raise UserError(f"The drafter's llama.cpp failed ({last_error() or f'code {code}'}). Use another method.")
             self.length += len(part)
 
     def guess(self, token: int, count: int) -> TorchScores:

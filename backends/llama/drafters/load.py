@@ -188,13 +188,15 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
     if not parameters or next_states() is None:
         return None
     if not works("mtp", of.architecture, Path(of.path)):
-        raise UserError(f"llama.cpp does not draft with the MTP layers of {of.architecture} models.")
+        raise UserError(f"llama.cpp does not draft with the MTP layers of {of.architecture} models. Use another method.")
     target.tapped((of.layers,))
     info = HeadInfo(of.name, "mtp", "MTP", parameters, of.dtype, (of.layers,), of.path)
     loaded = Loaded(target.weights, target.runtime, None, mtp=True)
     head = PathHead(info, partial(LlamaEagleSession, loaded))
     if not drafts_trees(head, target.proof_ids(PREFIX + len(PARENTS)), target.weights.width):
-        raise UserError(f"This build of llama.cpp does not draft with the MTP layer of {of.name} as it should.")
+        raise UserError(
+            f"This build of llama.cpp does not draft with the MTP layer of {of.name} as it should. Use another method."
+        )
     return head
 
 

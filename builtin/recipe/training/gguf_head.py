@@ -86,7 +86,7 @@ def export_head(folder: Path, target: Path, file: Path, kind: str = "Q8_0") -> i
     """
     head = read_format(folder, check_folder(folder))
     if not (isinstance(head, DFlashFormat) or (isinstance(head, EagleFormat) and head.third)):
-        raise UserError(f"{folder} holds neither an EAGLE-3 head nor a DFlash drafter. llama.cpp has no others of their kind.")
+        raise UserError(f"{folder} holds neither an EAGLE-3 head nor a DFlash drafter. Give the folder of one.")
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     width, layers, vocabulary = (config[key] for key in ("hidden_size", "num_hidden_layers", "vocab_size"))
     reading, *others = head.fitting(str(folder), Fitted(str(target), width, layers, vocabulary))
@@ -96,7 +96,7 @@ def export_head(folder: Path, target: Path, file: Path, kind: str = "Q8_0") -> i
         )
     check_target(target, reading.taps if isinstance(head, EagleFormat) else ())
     if why := _unknown(head, layers, reading.taps, head.shapes["fc.weight"][0] != width):
-        raise UserError(f"llama.cpp has no {head.title} drafters with {why}, so {folder} cannot be written as GGUF.")
+        raise UserError(f"llama.cpp has no {head.title} drafters with {why}, so {folder} stays as it is. Train one without.")
     with new_file(file, "eagle3" if isinstance(head, EagleFormat) else "dflash", kind, folder.name) as (writer, add):
         add_tokenizer(writer, target, config)
         _layers(writer, head, vocabulary)

@@ -205,7 +205,7 @@ def test_a_model_without_states_is_refused(tmp_path: Path) -> None:
     from specchat.backends.heads.load import load_head
 
     other: Model = ToyModel(3)
-    with pytest.raises(UserError, match="toy does not hand out its hidden states"):
+    with pytest.raises(UserError, match="toy does not hand out"):
         load_head(found, "head", other)
 
 

@@ -35,7 +35,7 @@ async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, e
         await command(pilot, "/copy code 1")
         assert app.clipboard.startswith("def one")
         await command(pilot, "/copy code 3")
-        assert "has 2 blocks of code, so there is no number 3" in toasts(app)
+        assert "has 2 blocks of code, but no number 3" in toasts(app)
         assert app.chat_screen.input.text == "/copy code 3", "what cannot be done stays to be mended"
 
 
