@@ -85,13 +85,9 @@ class Run:
             start = end
 
 
-def thoughts_of(runs: Iterable[Run]) -> Share:
-    """What the thoughts in some runs came to."""
-    out = Share()
-    for run in runs:
-        if tokens := run.thought_tokens:
-            out = out.plus(Share(run.tokens, 1, run.seconds, run.drafted, run.accepted), tokens / run.tokens)
-    return out
+def thought_of(run: Run) -> Share:
+    """What the thought in a run came to."""
+    return Share().plus(Share(run.tokens, 1, run.seconds, run.drafted, run.accepted), run.thought_tokens / run.tokens)
 
 
 def spelled(runs: Iterable[Run], thought: bool = False) -> str:

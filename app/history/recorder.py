@@ -160,7 +160,10 @@ class Recorder:
                         if store is not None:
                             store.close()
                         store = None
-                        store = self._opened()
+                        store = Store(self._path)
+                        with store.transaction() as db:
+                            purge(db)
+                            catch_up(db)
                     for key in list(batch):
                         self._write(store, batch[key])
                         del batch[key]
@@ -210,18 +213,6 @@ class Recorder:
             else:
                 self._changed.wait_for(lambda: self._waiting or self._closing)
             return bool(self._waiting) or not self._closing
-
-    def _opened(self) -> Store:
-        store = Store(self._path)
-        try:
-            with store.transaction() as db:
-                purge(db)
-                catch_up(db)
-        except sqlite3.Error as error:
-            if damaged(error):
-                store.close()
-                store = Store(self._path, broken=store.identity)
-        return store
 
     def _write(self, store: Store, now: ChatSnapshot) -> None:
         with store.transaction() as db:
