@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from specchat.app.history.store import Store
 
 from ..fakes.records import recorded_model
 from ..fakes.terminal import Terminal
@@ -48,3 +51,31 @@ def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], s
         terminal.send("\x1b")
         terminal.wait(lambda text: "● keeper" not in text)
         terminal.quit()
+
+
+@pytest.mark.slow
+def test_what_is_typed_comes_back_after_a_kill_and_not_in_another_window(env: dict[str, str], slow_record: str) -> None:
+    command = [SPECCHAT, "--model", slow_record]
+    with Terminal(command, env=env) as killed, Terminal(command, env=env) as alive:
+        for terminal, text in ((killed, "half a thought"), (alive, "another one")):
+            terminal.wait("identical")
+            terminal.send(text)
+            terminal.wait(text)
+        while not {"half a thought", "another one"} <= set(typed(env)):
+            killed.pump()
+        os.kill(killed.process.pid, signal.SIGKILL)
+        killed.process.wait()
+        with Terminal(command, env=env) as after:
+            after.wait("half a thought")
+            assert "another one" not in after.text
+            after.send("\x15")
+            after.quit()
+        alive.send("\x15")
+        alive.quit()
+
+
+def typed(env: dict[str, str]) -> list[str]:
+    """What is being typed, as far as the history has it."""
+    with Store(Path(env["SPECCHAT_DATA"]) / "history.db") as store:
+        rows = store.db.execute("SELECT json FROM drafts").fetchall()
+    return [each["text"] for (row,) in rows for drafts in json.loads(row)[1].values() for each in drafts]
