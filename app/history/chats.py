@@ -184,8 +184,8 @@ class Chats:
             return [entries[id] for id in ids if id in entries]  # one may have been removed by other means
 
         path, forks = json.loads(ways)
-        told = json.loads(about)
-        transcript = Transcript(present(path), told["system"] or None)
+        body = json.loads(about)
+        transcript = Transcript(present(path), body["system"] or None)
         for after, at, ends in forks:
             if after == 0 or after in entries:
                 transcript.variants.put(Fork(entries.get(after), [*map(present, ends)], at))
@@ -194,14 +194,14 @@ class Chats:
         transcript.track = ChatTrack(id, given, given, len(path), rows=rows, ways=ways, identity=self.store.identity)
         return OpenedChat(
             transcript,
-            told["model"],
-            told["settings"],
+            body["model"],
+            body["settings"],
             datetime.fromtimestamp(shown.changed).astimezone().isoformat(timespec="seconds"),
-            told["specchat"],
+            body["specchat"],
             id=id,
             title=shown.title,
             damaged=damaged,
-            load=told["load"],
+            load=body["load"],
             found=(entries[hit.entry], hit.excerpt[1]) if hit is not None and hit.entry in entries else None,
         )
 

@@ -95,7 +95,7 @@ def _changing(path: Path | None) -> Iterator[Store]:
             raise UserError(trouble(error, store.path)) from None
 
 
-def found(history: Iterable[str], query: str, most: int = 200) -> list[str]:
+def matching(history: Iterable[str], query: str, most: int = 200) -> list[str]:
     """The messages that have every word of a query, newest first, each once."""
     out: dict[str, None] = {}
     for text in reversed(list(history)):

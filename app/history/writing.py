@@ -124,16 +124,16 @@ def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> ChatTrack
     track, at = now.track, time()
     source = track if track.chat is not None or track.origin is None else track.origin
     ours = source.chat is not None and source.identity == identity
-    found = db.execute("SELECT ways FROM chats WHERE id = ?", (source.chat,)).fetchone() if ours else None
-    known = source.rows if found else {}
+    present = db.execute("SELECT ways FROM chats WHERE id = ?", (source.chat,)).fetchone() if ours else None
+    known = source.rows if present else {}
     # Where entries were taken back for good, or another specchat went on with the same chat, its end stays: this is a branch.
-    same = source is track and found == (track.ways,) and known.keys() <= now.entries.keys()
+    same = source is track and present == (track.ways,) and known.keys() <= now.entries.keys()
     chat = source.chat if same else None
     if chat is None:
         chat = db.execute(
             "INSERT INTO chats (title, named, created, changed, model, parent, turn, about)"
             f" VALUES (?, ?, ?, ?, '', ?, {NEXT_TURN}, '')",
-            (stored(now.title or automatic_title(now.path)), bool(now.title), at, at, source.chat if found else None),
+            (stored(now.title or automatic_title(now.path)), bool(now.title), at, at, source.chat if present else None),
         ).lastrowid
         assert chat is not None
         known = {entry: _copied(db, row, chat) for entry, row in known.items() if entry in now.entries}

@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from ....errors import counted
-from ...history.typed import found
+from ...history.typed import matching
 from ...settings.keymap import PROMPTS
 from ...text.cells import fit, one_line, sanitise
 from ...text.lines import StyledLine
@@ -42,7 +42,7 @@ class PromptSearch(SearchScreen[str, str]):
         self.grow(len(set(self._history)))
 
     def search(self, text: str) -> None:
-        self.listed.show(found(self._history, text))
+        self.listed.show(matching(self._history, text))
 
     def item_hints(self) -> tuple[Hint, ...]:
         return hints(("list_choose", "insert"), ("prompts_older", ""))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.history.store import Store
-from specchat.app.history.typed import NEW, Drafts, Typed, found, keep_sent, sent_before, step_back
+from specchat.app.history.typed import NEW, Drafts, Typed, keep_sent, matching, sent_before, step_back
 from specchat.app.tui.pickers.prompts import PromptSearch
 
 from ...fakes.pilots import Make, chatting
@@ -68,8 +68,8 @@ def test_a_walk_visits_what_begins_so_in_order(history: list[str], prefix: str, 
 
 def test_a_search_finds_all_words_newest_first_each_once() -> None:
     history = ["A Lamp in May", "a lamp", "the night", "a lamp", "a LAMP of night"]
-    assert found(history, "lamp a") == ["a LAMP of night", "a lamp", "A Lamp in May"]
-    assert found(history, "") == ["a LAMP of night", "a lamp", "the night", "A Lamp in May"]
+    assert matching(history, "lamp a") == ["a LAMP of night", "a lamp", "A Lamp in May"]
+    assert matching(history, "") == ["a LAMP of night", "a lamp", "the night", "A Lamp in May"]
 
 
 # What is being typed
