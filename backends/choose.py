@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .base import Sampling
 from .sampling import GOLDEN, MIX_A, MIX_B, UNIFORM_BITS, Purpose, noise_key, uniform
+from .transfer import on_device
 
 MASS_SCALE = float(1 << 42)
 """Top-p adds probabilities as integers of this scale: integer sums do not depend on their order, so neither batch,
@@ -64,7 +65,7 @@ def gumbel(keys: Sequence[int], ids: Tensor) -> Tensor:
     Returns:
         float64 [rows, n] on the device of `ids`.
     """
-    start = torch.tensor([_signed(key) for key in keys], dtype=torch.int64).to(ids.device)[:, None]
+    start = on_device([_signed(key) for key in keys], ids.device)[:, None]
     bits = _mix_tensor((ids + 1) * _signed(GOLDEN) + start)
     high = (bits >> (64 - UNIFORM_BITS)).bitwise_and_((1 << UNIFORM_BITS) - 1)
     u = high.double().add_(0.5).mul_(2.0**-UNIFORM_BITS)
@@ -78,7 +79,7 @@ def _argmax(logits: Tensor) -> Tensor:
     """Index of the highest value of each row, the lowest index where several tie [rows]."""
     if logits.device.type == "cpu":  # the first as well, in a third of the time or less, in half types in a tenth
         return torch.from_numpy(logits.float().numpy().argmax(-1))
-    if logits.device.type == "cuda":
+    if logits.device.type != "mps":
         return logits.argmax(-1)  # documented to give the first
     return _lowest_argmax(logits)
 
@@ -112,10 +113,10 @@ def penalize(logits: Tensor, sampling: Sampling, histories: Sequence[Sequence[in
         raise ValueError("a repetition penalty needs the tokens before each row")
     out, penalty = _working_copy(logits).clone(), sampling.repetition_penalty
     vocab = logits.shape[-1]
-    for row, history in zip(out, histories, strict=True):
-        seen = torch.tensor([t for t in set(history) if t < vocab], dtype=torch.int64).to(out.device)
-        value = row[seen]
-        row[seen] = torch.where(value < 0, value * penalty, value / penalty)
+    seen = [(row, token) for row, history in enumerate(histories) for token in set(history) if token < vocab]
+    rows, tokens = on_device(seen, out.device).view(-1, 2).unbind(-1)
+    value = out[rows, tokens]
+    out[rows, tokens] = torch.where(value < 0, value * penalty, value / penalty)
     return out
 
 
@@ -305,7 +306,7 @@ def near_ties(
         return (best[:, 0] - best[:, 1] < bound).tolist()
     scaled, ids, total = _candidates(_working_copy(logits), sampling, bound)
     reach = bound / sampling.temperature
-    mine = ids == torch.tensor(picks, device=ids.device)[:, None]
+    mine = ids == on_device(picks, ids.device)[:, None]
     pick, others = scaled.masked_fill(~mine, -torch.inf).amax(-1, keepdim=True), scaled.masked_fill(mine, -torch.inf)
     above = others > pick - reach  # or may come to lie there
     found = torch.zeros_like(pick, dtype=torch.bool)

@@ -38,7 +38,7 @@ BACKENDS = ("auto", "transformers", "llama.cpp")
 INT8 = "int8"
 """The dtype that is no type of files, but made at load."""
 DTYPES = ("auto", "float32", "bfloat16", "float16", INT8)
-DEVICE = {"form": r"auto|cpu|mps|cuda(:\d+)?", "shape": "one of auto, cpu, cuda, cuda:N, mps"}
+DEVICE = {"form": r"auto|cpu|mps|(cuda|xpu|npu|hpu)(:\d+)?", "shape": "one of auto, cpu, cuda, cuda:N, mps, xpu"}
 UNKNOWN_CONTEXT = 32_768
 """Context of models that state none (recurrent ones may go on for ever)."""
 StageProgress = Callable[[str, int, int], None]
@@ -52,8 +52,8 @@ of_gguf = partial(at_load, group="GGUF models")
 class LoadOptions:
     """How to load a model."""
 
-    device: str = at_load("auto", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE", **DEVICE)
-    """auto tries CUDA, then MPS, then the CPU."""
+    device: str = at_load("auto", "Device: auto, cpu, cuda, cuda:N, mps or xpu.", "DEVICE", **DEVICE)
+    """auto takes the accelerator that torch finds, else the CPU."""
     dtype: str = at_load("auto", "Data type of the weights: {}.", "DTYPE", choices=DTYPES)
     """auto is the file's own type on a GPU; on the CPU it is float32, but bfloat16 for models whose files have that, where
     the CPU multiplies in it (AVX-512 BF16, AMX). int8 is made of the file's weights at load, on the CPU alone; what is no

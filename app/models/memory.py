@@ -3,11 +3,14 @@ free."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 from ...backends.files.memory import USUAL, Needs
@@ -16,7 +19,24 @@ from ..text.amounts import size_of
 LEAST = 1024
 """Tokens below which a chat is not worth loading a model for."""
 
-PROBE_SECONDS = 5
+PROBE_SECONDS = 30
+
+# In a process of its own: this one imports no runtime.
+_PROBE = """
+import json
+from contextlib import suppress
+free = []
+with suppress(Exception):
+    import torch
+    gpu = torch.accelerator.current_accelerator(check_available=True)
+    if gpu is not None:
+        module = torch.get_device_module(gpu)
+        free += [module.mem_get_info(number)[0] for number in range(module.device_count())]
+with suppress(Exception):
+    from specchat.backends.llama.library import devices
+    free += [device.free for device in devices() if device.gpu]
+print(json.dumps(free))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +77,12 @@ def room(device: str = "auto", gpu_layers: int | None = None, ours: int = 0) -> 
 
 @lru_cache(1)
 def gpu_free() -> int:
-    """Bytes that are free on the NVIDIA GPU with most of them; 0 where there is none (or its driver says nothing)."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
+    """Bytes that are free on the GPU with most of them, of those that the installed runtimes compute on; 0 without one."""
+    if shutil.which("nvidia-smi") is None and not any(Path("/dev").glob("kfd")) and not any(Path("/dev/dri").glob("render*")):
         return 0
-    query = [tool, "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     try:
-        told = subprocess.run(query, capture_output=True, text=True, timeout=PROBE_SECONDS, check=True).stdout
-        return max(int(line) for line in told.split()) * 1024 * 1024
+        answer = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, timeout=PROBE_SECONDS, check=True).stdout
+        return max(json.loads(answer), default=0)
     except (OSError, ValueError, subprocess.SubprocessError):
         return 0
 

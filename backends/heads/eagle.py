@@ -19,6 +19,7 @@ from ..hf.lean.halves import slim, slimmed
 from ..hf.lean.lean import LeanLayer, norm
 from ..hf.masks import FULL
 from ..hf.slot_cache import KVSpec, SlotCache
+from ..transfer import on_device
 from .eagle_format import EagleFormat
 from .layers import Modules, Parts, guarded
 from .slots import SlotHeadSession
@@ -103,16 +104,16 @@ class EagleNetwork:
         if isinstance(places, range) or n == 1:
             cos, sin = self.rotations.from_on(features, places[0], n, cache.capacity)
         else:
-            cos, sin = self.rotations(features, torch.tensor([places], device=self.device), cache.capacity)
+            cos, sin = self.rotations(features, on_device([places], self.device), cache.capacity)
         around = (cos, sin, mask, cache)
-        kept = torch.tensor([n - 1], device=self.device) if last and n > 1 else None
+        kept = torch.arange(n - 1, n, device=self.device) if last and n > 1 else None
         first, *others = self.layers
         wanted = kept if not others else None
         if self.third:
             read = self._feature_norm(features)
             base = read if self.residual_normed else features
             if self._known is not None:
-                states = first.read(read).add_(self._known[tokens[0] if n == 1 else torch.tensor(tokens)])
+                states = first.read(read).add_(self._known[tokens[0] if n == 1 else on_device(tokens, self._known.device)])
             else:
                 states = first.read(torch.cat((self._token_norm(self._parts.embedded(tokens)), read), -1))
             hidden = first.feed(first.mixed(states, *around, wanted).add_(base if wanted is None else base[wanted])[None])
@@ -186,7 +187,11 @@ class EagleSession(SlotHeadSession):
         # One node below all the others sees everything.
         mask = None if n == 1 and bits[0] + 1 == 2 << living else self._mask(bits, self.length)
         first = parents[0] + 1
-        features = self._outputs[first : first + 1] if n == 1 else self._outputs[[parent + 1 for parent in parents]]
+        features = (
+            self._outputs[first : first + 1]
+            if n == 1
+            else self._outputs[on_device([parent + 1 for parent in parents], self.device)]
+        )
         places = [self.length - 1 + depth for depth in depths]
         outputs, logits = network(tokens, features, places, mask, cache)
         self._outputs = torch.cat((self._outputs, outputs))

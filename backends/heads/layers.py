@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ...errors import UserError
 from ..hf.lean.lean import Rotations
 from ..hf.runner import out_of_memory
+from ..transfer import on_device
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class Parts:
 
     def embedded(self, tokens: Sequence[int]) -> Tensor:
         """The tokens' embeddings [n, width]."""
-        return F.embedding(torch.tensor(tokens, device=self.embeddings.device), self.embeddings)
+        return F.embedding(on_device(tokens, self.embeddings.device), self.embeddings)
 
     def spread(self, logits: Tensor) -> Tensor:
         """Logits [n, drafted] over the target's vocabulary [n, vocab]."""

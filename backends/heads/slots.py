@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...errors import UserError
 from ..base import PREFILL_CHUNK, ROOT
+from ..best import Fetcher
 from ..hf.masks import Reach, tree_mask
 from ..scores import TorchScores
 from .base import HeadSession
@@ -27,6 +28,7 @@ class SlotHeadSession(HeadSession):
     def __init__(self, context: int, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(context)
         self.device, self.dtype = device, dtype
+        self._fetcher = Fetcher(device)
         self._bits: list[int] = []
         """For each node, its ancestors and itself: bit i for node i."""
 
@@ -43,21 +45,21 @@ class SlotHeadSession(HeadSession):
             return logits
 
         try:
-            logits = guarded(take, self.device)
+            found = guarded(lambda: self._fetcher.start(take()), self.device)
         except UserError:
             self.length = begun
             raise
-        return TorchScores(logits, (0,), (self.length + 1,))
+        return self._fetcher.scores(*found, (0,), (self.length + 1,))
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
         depths, living = self._hang(parents), len(self._depths)
         above = [self._bits[parent] if parent != ROOT else 0 for parent in parents]
         bits = [seen | 1 << (living + i) for i, seen in enumerate(above)]
-        logits = guarded(lambda: self._grow(tokens, parents, depths, bits), self.device)
+        found = guarded(lambda: self._fetcher.start(self._grow(tokens, parents, depths, bits)), self.device)
         self._depths += depths
         self._bits += bits
         nodes = range(living, living + len(tokens))
-        return TorchScores(logits, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
+        return self._fetcher.scores(*found, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
 
     @abstractmethod
     def _take(self, tokens: Sequence[int], states: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 
 from ...errors import UserError
 from ..options import INT8
+from ..transfer import accelerator
 from .lean.int8 import works as int8_works
 from .lean.packed import onednn
 
@@ -19,26 +20,30 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The device of `LoadOptions.device`: auto takes CUDA, then MPS, then the CPU.
+    """Return the device of `LoadOptions.device`: auto takes torch's accelerator (CUDA, MPS, XPU …), or the CPU without one.
 
     Raises:
         UserError: no such device here.
     """
     if wanted == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda:0")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        found = torch.accelerator.current_accelerator(check_available=True)
+        wanted = found.type if found is not None else "cpu"
     kind, _, number = wanted.partition(":")
-    if kind == "cuda":
-        if not torch.cuda.is_available():
-            raise UserError("There is no CUDA device here, or this torch was built without CUDA. Use --device cpu.")
-        count = torch.cuda.device_count()
-        if int(number or 0) >= count:
-            raise UserError(f"There is no {wanted}. The CUDA devices here are cuda:0 to cuda:{count - 1}.")
-        return torch.device(f"cuda:{number or 0}")
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UserError("There is no Apple GPU (MPS) here. Use --device cpu.")
-    return torch.device(kind)
+    if kind == "cpu":
+        return torch.device("cpu")
+    try:
+        module = torch.get_device_module(kind)
+        available = bool(module.is_available())
+    except (AttributeError, RuntimeError, TypeError):
+        raise UserError(f"torch knows no device {kind!r}. Use --device cpu, cuda, mps or xpu.") from None
+    if not available:
+        what = {"cuda": "CUDA device", "mps": "Apple GPU (MPS)"}.get(kind, f"device of the kind {kind}")
+        raise UserError(f"There is no {what} here, or this torch was built without it. Use --device cpu.")
+    if kind == "mps":
+        return torch.device("mps")
+    if int(number or 0) >= (count := module.device_count()):
+        raise UserError(f"There is no {wanted}. The devices of this kind here are {kind}:0 to {kind}:{count - 1}.")
+    return torch.device(kind, int(number or 0))
 
 
 def give_back() -> None:
@@ -82,8 +87,8 @@ def thread_counts(wanted: int | None) -> list[int]:
 
 def free_memory(device: torch.device) -> int:
     """Bytes that are free on a device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+    if (module := accelerator(device)) is not None:
+        return int(module.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available)
 
 
@@ -96,8 +101,9 @@ def over_several(needed: int, device: torch.device, wanted: str, name: str) -> b
     free = free_memory(device)
     if needed <= free:
         return False
-    if device.type == "cuda" and wanted in ("auto", "cuda") and torch.cuda.device_count() > 1:
-        together = sum(free_memory(torch.device("cuda", i)) for i in range(torch.cuda.device_count()))
+    module = accelerator(device)
+    if module is not None and wanted in ("auto", device.type):
+        together = sum(free_memory(torch.device(device.type, i)) for i in range(module.device_count()))
         if needed <= together:
             return True
     raise too_big(name, needed, device)
@@ -112,7 +118,7 @@ def device_name(module: Any, device: torch.device) -> str:
 def too_big(name: str, needed: int, device: torch.device) -> UserError:
     """What is said of weights for which the memory does not suffice."""
     free = free_memory(device)
-    other = "--device cpu, " if device.type == "cuda" else ""
+    other = "" if device.type == "cpu" else "--device cpu, "
     return UserError(
         f"{name} needs {needed / 1e9:.1f} GB on {device}, but {free / 1e9:.1f} GB are free. Close other programs, or use "
         f"{other}--dtype bfloat16 or a smaller model."

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..transfer import on_device
 from .attention import NAME as ATTENTION
 from .attention import in_view
 
@@ -147,10 +148,11 @@ def tree_mask(
         # Only the small tentative part is made on the CPU; the prefix, seen by all, is filled where it is needed.
         tail = torch.zeros((group * n, m), dtype=dtype).masked_fill_(torch.from_numpy(~seen), low)
         mask = torch.zeros((group * n, length - first + m), dtype=dtype, device=device)
-        mask[:, length - first :] = tail
+        mask[:, length - first :] = on_device(tail, device)
         return mask[None, None]
     oldest = np.tile([reach.first(p) for p in positions], group)[:, None]
     seen[:, : len(slot_positions)] &= np.asarray(slot_positions)[None, :] >= oldest
     prefix = np.arange(first, length)[None, :] >= oldest
     visible = torch.from_numpy(np.concatenate((prefix, seen), axis=1))
-    return torch.zeros(visible.shape, dtype=dtype).masked_fill_(~visible, low).to(device)[None, None]
+    mask = torch.zeros(visible.shape, dtype=dtype).masked_fill_(~visible, low)
+    return on_device(mask, device)[None, None]

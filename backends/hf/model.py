@@ -32,6 +32,7 @@ from ..pass_times import TOKENS as TIMED_TOKENS
 from ..pass_times import Curve, given_curve, kept_curve, pass_seconds
 from ..proof_text import proof_text
 from ..rounding import TOKENS, ticking
+from ..transfer import accelerator
 from .devices import choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
 from .graphs.graphs import chosen_graphs
 from .lean.int8 import quantize, read_scales
@@ -107,10 +108,11 @@ class TransformersModel(CodecModel):
 
     def close(self) -> None:
         """Free the weights; sessions that are open keep them until they are closed and dropped."""
+        gpu = accelerator(self._runner.device) if self._runner is not None else None
         self._runner = self._states_proof = None
         gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        if gpu is not None:
+            gpu.empty_cache()
 
 
 def load_transformers(

@@ -7,17 +7,19 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import UserError
 from ..base import ROOT, Layers
+from ..best import Fetcher
 from ..rounding import straightest
 from ..scores import TorchScores
 from ..sessions.states import States
 from ..sessions.tree import TreeSession
+from ..transfer import accelerator, on_device
 from .attention import PAD_KEYS, in_view, padded, parts_of
 from .blocks import covers, shown
 from .early_layers import EarlyLayers, Portion
@@ -108,8 +110,6 @@ class PassMasks:
         return out if plan.style == "mapping" else next(iter(out.values()))
 
 
-T = TypeVar("T")
-
 logger = logging.getLogger("specchat.proof")
 
 
@@ -169,7 +169,7 @@ class TransformersSession(TreeSession[SlotNode]):
                 f"There is not enough memory on {runner.device} for a KV cache. Close other chats, or load a smaller model or "
                 "a smaller dtype."
             ) from None
-        self._cuda = runner.device.type == "cuda"
+        self._fetcher = Fetcher(runner.device)
         # The LM head may be on another GPU than the embedding; an index on the CPU suits them all.
         spread = len({spec.device for spec in runner.specs if spec is not None}) > 1
         self._index_device = torch.device("cpu") if spread else runner.device
@@ -195,18 +195,18 @@ class TransformersSession(TreeSession[SlotNode]):
             self.forward_seconds += time.perf_counter() - begun
             return recorded
         if order is None:
-            logits = self._guarded(lambda: self._pass(new, picks, self._forward), len(new))
+            found = self._guarded(lambda: self._pass(new, picks, self._forward), len(new))
         else:
             batch = sorted(new, key=lambda node: node.slot)
             places = order if picks is None else [order[pick] for pick in picks]
             risen = sorted(places)
-            logits = self._guarded(lambda: self._pass(batch, None if picks is None else risen, self._forward), len(new))
-            logits = logits[[bisect_left(risen, place) for place in places]]
+            rows = [bisect_left(risen, place) for place in places]
+            found = self._guarded(lambda: self._pass(batch, None if picks is None else risen, self._forward)[rows], len(new))
         self._add(new)
+        scored = new if picks is None else [new[pick] for pick in picks]
+        scores = self._fetcher.scores(*found, tuple(wanted), tuple([node.position + 1 for node in scored]))
         self.forward_seconds += time.perf_counter() - begun
-        if picks is None:
-            return TorchScores(logits, tuple(wanted), tuple([node.position + 1 for node in new]))
-        return TorchScores(logits, tuple(wanted), tuple([new[pick].position + 1 for pick in picks]))
+        return scores
 
     def _recorded(self, new: list[SlotNode], picks: list[int] | None, wanted: tuple[int, ...]) -> TorchScores | None:
         """The scores of a pass over static buffers; None if it has to be another one."""
@@ -252,14 +252,14 @@ class TransformersSession(TreeSession[SlotNode]):
             return TorchScores(torch.empty((0, 0)), (), ())
         picks = [place[number] for number in wanted]
         if run is None:
-            logits = self._guarded(lambda: self._stages(order, batch, picks), len(batch))
+            found = self._guarded(lambda: self._stages(order, batch, picks), len(batch))
             early.stopped.clear()
         else:
             portion = early.drafting(run)
-            logits = self._guarded(lambda: self._pass(new, picks, portion.forward), len(new))
+            found = self._guarded(lambda: self._pass(new, picks, portion.forward), len(new))
             early.keep(ids, run, portion)
         self._add(new)
-        return TorchScores(logits, tuple(wanted), tuple([batch[pick].position + 1 for pick in picks]))
+        return self._fetcher.scores(*found, tuple(wanted), tuple([batch[pick].position + 1 for pick in picks]))
 
     def _stages(self, order: list[int], batch: list[SlotNode], picks: list[int]) -> Tensor:
         """Take nodes through what they lack of the layers; the first of `batch` are those that stopped, in `order`.
@@ -285,19 +285,19 @@ class TransformersSession(TreeSession[SlotNode]):
         nodes.update({number: nodes.pop(number) for number in order})
         self._pack((), nodes)
 
-    def _guarded(self, run: Callable[[], T], nodes: int) -> T:
-        """A pass over some nodes: no gradients, true seconds, and a sentence where the memory does not suffice."""
+    def _guarded(self, run: Callable[[], Tensor], nodes: int) -> tuple[Tensor, Tensor | None]:
+        """Run a pass over some nodes without gradients, for `Fetcher.scores`.
+
+        Raises:
+            UserError: the memory does not suffice.
+        """
         with torch.inference_mode():
             try:
-                out = run()
-                if self._cuda:
-                    # Without this the seconds would be those of launching; whoever reads the scores waits here anyway.
-                    torch.cuda.synchronize(self._run.device)
+                return self._fetcher.start(run())
             except Exception as error:
                 if not out_of_memory(error):
                     raise
                 raise self._no_memory(nodes) from None
-        return out
 
     def _hang(self, tokens: Sequence[int], parents: Sequence[int], order: Sequence[int] | None = None) -> list[SlotNode]:
         """The new nodes, placed behind the slots in use, in their order or in another; nothing is changed but that holes may be
@@ -334,7 +334,7 @@ class TransformersSession(TreeSession[SlotNode]):
         # A chain from the committed tail on: every slot holds its own position, and each node sees all before it.
         chain = new[0].position == start and new[-1].position == end - 1 and self._is_chain(new)
         kwargs: dict[str, Any] = {
-            "input_ids": torch.tensor([[node.token for node in new]], device=run.device),
+            "input_ids": on_device([[node.token for node in new]], run.device),
             "past_key_values": cache,
             "attention_mask": self._masks.of(new, self._nodes.values(), len(self.tokens), chain),
             "use_cache": True,
@@ -343,10 +343,11 @@ class TransformersSession(TreeSession[SlotNode]):
             if chain:
                 kwargs["position_ids"] = self._arange[:, start:end]
             else:
-                kwargs["position_ids"] = torch.tensor([[run.shift + node.position for node in new]], device=run.device)
-        index = None if picks is None else torch.tensor(picks, dtype=torch.long, device=self._index_device)
+                kwargs["position_ids"] = on_device([[run.shift + node.position for node in new]], run.device)
+        index = None if picks is None else on_device(picks, self._index_device)
         if index is not None and run.takes_rows:
-            kwargs["logits_to_keep"] = index
+            # Where a model spans GPUs accelerate moves tensors to the first of them: numbers stay numbers.
+            kwargs["logits_to_keep"] = picks if self._index_device != run.device else index
         out = forward(**kwargs) if taps is None else taps.run(forward, kwargs, start, count)
         logits: Tensor = out.logits[0]
         if index is not None and not run.takes_rows:
@@ -361,8 +362,8 @@ class TransformersSession(TreeSession[SlotNode]):
         return node.bits + 1 == 1 << (node.slot - len(self.tokens) + 1)
 
     def _no_memory(self, nodes: int) -> UserError:
-        if self._cuda:
-            torch.cuda.empty_cache()
+        if (module := accelerator(self._run.device)) is not None:
+            module.empty_cache()
         return UserError(
             f"There was not enough memory on {self._run.device} to evaluate {nodes:,} tokens after {self._end:,}. The "
             "conversation is unchanged. Use shorter drafts, a smaller context or a smaller model."

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..sessions.tree import Node
+from ..transfer import on_device
 from .attention import PAD_KEYS, in_view
 
 FIRST_CAPACITY = 256
@@ -78,7 +79,6 @@ class Arena:
 
     def move(self, source: Tensor, start: int) -> None:
         """Copy the slots `source` [n] to `start` … `start` + n; the ranges may overlap, for the gather makes a copy first."""
-        source = source.to(self.spec.device)
         for tensor in (self.keys, self.values):
             tensor.narrow(3, start, len(source)).copy_(tensor.index_select(3, source))
 
@@ -198,9 +198,8 @@ class SlotCache(Cache):
 
     def move(self, source: Sequence[int], start: int) -> None:
         """Copy slots `source` to `start` onwards, in all layers."""
-        index = torch.tensor(source)
         for arena in self.arenas:
-            arena.move(index, start)
+            arena.move(on_device(source, arena.spec.device), start)
 
     # What models and transformers' mask functions ask at every pass, without the general case's loops over the layers.
 

@@ -83,7 +83,8 @@ class Weights:
             params.load_mtp = True
         # Ends with a null; must live until the model is loaded.
         chosen = (ctypes.c_void_p * (len(runtime.devices) + 1))(*(device.handle for device in runtime.devices))
-        if runtime.devices:
+        # Without a list llama.cpp gives large passes to a GPU that holds no layer.
+        if runtime.devices or not runtime.gpu_layers:
             params.devices = ctypes.cast(chosen, ctypes.c_void_p)
         # ggml's AMX kernels load a tile configuration that compilers optimise away, and end the process in the first pass of
         # several tokens over quantized weights (ggml-org/llama.cpp issue 20824, pull request 26954). Only all buffers with

@@ -380,13 +380,14 @@ class _Prover:
         able = prove(session, self._text, self._tick)
         rounding: Rounding | None = None
         taken: tuple[Curve, float] = (), 0.0
+        cpu = not runtime.gpu_layers
+        # On a GPU the sums of large passes are other ones in float32, too.
         float32 = runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(self._weights) == "all F32"
         if able.chain:
-            if not float32:
+            if not (cpu and float32):
                 rounding = measure(session, self._text, self._tick, tree=able.tree, contexts=LENGTHS)
                 if not even:  # whose rows go through several kernels, by their number and by the length of the text
                     rounding = replace(rounding, equal=(), rest=False)
-            cpu = not runtime.gpu_layers
             taken = pass_seconds(session, self._text, self._tick, cpu=cpu), time.time()
         session.close()
         return Way(runtime, able, rounding, taken)

@@ -12,7 +12,7 @@ from ...errors import UserError, counted
 from ..files.gguf_file import BLOCKS, Header
 from ..options import INT8, cpu_threads, rebuild_command
 from .context import PAD, Runtime, padded
-from .library import Device, devices, library
+from .library import Device, backends, devices, library
 from .rpc import rpc_devices
 
 if TYPE_CHECKING:
@@ -84,16 +84,21 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
     """Layers on the GPU (-1 all), the GPU that is used alone, and how several share."""
     split = SPLIT_MODES[options.split_mode]
     kind, _, number = options.device.partition(":")
-    asked = kind in ("cuda", "mps") or bool(options.gpu_layers)
+    asked = kind not in ("auto", "cpu") or bool(options.gpu_layers)
     if kind == "cpu" and options.gpu_layers:
         raise UserError("--gpu-layers needs a GPU as the device. Leave out --gpu-layers or --device.")
     # A build with RPC says that it can, GPU or not.
     if not library().llama_supports_gpu_offload() or not gpus:
         if asked:
+            built = [name for name in backends() if name not in ("CPU", "BLAS", "RPC")]
+            if built:
+                raise UserError(
+                    f"The installed llama.cpp was built for {' and '.join(built)}, and finds no GPU that this can use: its "
+                    "driver may be missing. Use --device cpu."
+                )
             flag = "-DGGML_METAL=on" if kind == "mps" else "-DGGML_CUDA=on"
             raise UserError(
-                "The installed llama.cpp finds no GPU, or was built for the CPU only. Use --device cpu, or rebuild it: "
-                f"{rebuild_command(flag)}"
+                f"The installed llama.cpp was built for the CPU only. Use --device cpu, or rebuild it: {rebuild_command(flag)}"
             )
         return 0, 0, split
     if kind == "cpu":

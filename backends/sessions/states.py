@@ -7,6 +7,8 @@ from collections.abc import Container, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from ..transfer import on_device
+
 FIRST_ROWS = 256
 """Rows at first; they double when full."""
 
@@ -47,7 +49,7 @@ class States:
 
     def move(self, source: Sequence[int], start: int) -> None:
         """Copy the slots `source` to `start` onwards."""
-        index = torch.tensor(source, dtype=torch.long, device=self._rows.device)
+        index = on_device(source, self._rows.device)
         self._rows[start : start + len(source)] = self._rows[index]
 
     def read(self, first: int, end: int) -> Tensor:

@@ -16,6 +16,7 @@ from ....errors import UserError
 from ...base import Session
 from ...hf.model import TransformersModel
 from ...hf.session import TransformersSession
+from ...transfer import on_device
 from ..formats import Reading
 from ..layers import guarded
 from .format import ORDERING, SLIDING, AssistantFormat
@@ -62,7 +63,7 @@ class AssistantNetwork:
             position: of all of them.
         """
         weights = self._weights
-        embedded = F.embedding(torch.tensor(tokens, device=self.device), self._table) * self._found.width**0.5
+        embedded = F.embedding(on_device(tokens, self.device), self._table) * self._found.width**0.5
         x = F.linear(torch.cat((embedded, states), -1), weights["pre_projection.weight"])
         for i, kind in enumerate(self._found.layers):
             at = f"layers.{i}."

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...base import ROOT
 from ...scores import TorchScores
+from ...transfer import on_device
 from ..base import PathBlockSession
 from ..layers import guarded
 from .format import Markov, Selector
@@ -164,7 +165,7 @@ class PathMemory(PathBlockSession):
         depths = [0 if parent == ROOT else 1 + self._depths[parent] for parent in parents]
 
         def run() -> Tensor:
-            ids, at = (torch.tensor(each, device=self.device) for each in (tokens, depths))
+            ids, at = (on_device(each, self.device) for each in (tokens, depths))
             return self._spread(block.follow(ids, at, parents))
 
         logits = guarded(run, self.device)

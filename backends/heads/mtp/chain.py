@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 from ...hf.slot_cache import KVSpec, SlotCache
+from ...transfer import on_device
 from ..layers import guarded
 from ..slots import SlotHeadSession
 from .format import OUTSIDE
@@ -72,7 +73,7 @@ class MtpNetwork:
         self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
     ) -> tuple[Tensor, Tensor]:
         """One pass (see `EagleNetwork.__call__`)."""
-        ids, positions = (torch.tensor(each, device=self.device) for each in (tokens, places))
+        ids, positions = (on_device(each, self.device) for each in (tokens, places))
         out = self.rows(ids, features, positions[None], mask, cache)
         if last:
             out = out[-1:]
@@ -149,17 +150,17 @@ class MtpChainSession(SlotHeadSession):
         above = (torch.cat((known, self._drafted)) if living else known)[[parent + 1 for parent in parents]]
         out, each = torch.zeros_like(above), torch.arange(n, device=self.device)
         places = [self.length - 1 + depth for depth in depths]
-        positions = torch.tensor([places], device=self.device)
+        positions = on_device([places], self.device)
         for layer in range(min(*depths, self._last), self._last + 1):
             network, cache = self._networks[layer], self._caches[layer]
             # Below its depth the last layer goes on from its own output.
             sources = [layer if layer == self._last and depth > layer else layer - 1 for depth in depths]
-            features = above[each, torch.tensor(sources, device=self.device)]
+            features = above[each, on_device(sources, self.device)]
             slot = max(0, self.length - layer)
             cache.reserve(slot + living + n, used=slot + living)
             cache.begin(slot + living, n)
             out[:, layer] = network.rows(ids, features, positions, self._mask(self._there(bits, depths, layer), slot), cache)
-        shown = out[each, torch.tensor([min(depth, self._last) for depth in depths], device=self.device)]
+        shown = out[each, on_device([min(depth, self._last) for depth in depths], self.device)]
         logits = self._networks[0].logits(shown)
         self._drafted = torch.cat((self._drafted, out)) if living else out
         return logits
@@ -173,7 +174,7 @@ class MtpChainSession(SlotHeadSession):
         return [seen & ~gone | 1 << (own + i) for i, seen in enumerate(bits)]
 
     def _ids(self, tokens: Sequence[int]) -> Tensor:
-        return torch.tensor(tokens, device=self.device)
+        return on_device(tokens, self.device)
 
     def drop(self, first: int) -> None:
         super().drop(first)

@@ -11,9 +11,12 @@ import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from ...transfer import accelerator
 
 CHOICE = "SPECCHAT_GRAPHS"
 """Environment variable: `off` launches kernels one by one; `rerun` has all but the driver's part of it on any device, as tests
@@ -84,19 +87,21 @@ class CudaGraphs(Graphs):
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._gpu: Any = accelerator(device)
+        self._pool = self._gpu.graph_pool_handle()
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Warm up beside the stream in use, as CUDA asks for (kernels are chosen, workspaces made), then capture."""
-        here = torch.cuda.current_stream(self.device)
-        beside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        gpu = self._gpu
+        here = gpu.current_stream(self.device)
+        beside = gpu.Stream(self.device)
         beside.wait_stream(here)
-        with torch.cuda.stream(beside):
+        with gpu.stream(beside):
             work()
         here.wait_stream(beside)
-        graph = torch.cuda.CUDAGraph()
+        graph = gpu.CUDAGraph()
         # By default a draft model that takes memory on another GPU meanwhile, in a thread of its own, would spoil the capture.
-        with torch.cuda.device(self.device), torch.cuda.graph(graph, self._pool, capture_error_mode="thread_local"):
+        with gpu.device(self.device), gpu.graph(graph, self._pool, capture_error_mode="thread_local"):
             work()
         replay: Callable[[], None] = graph.replay
         return replay
@@ -107,7 +112,7 @@ class CudaGraphs(Graphs):
 
     def wait(self) -> None:
         """The one wait of a step."""
-        torch.cuda.current_stream(self.device).synchronize()
+        self._gpu.current_stream(self.device).synchronize()
 
 
 def chosen_graphs(device: torch.device) -> type[Graphs] | None:
@@ -117,4 +122,4 @@ def chosen_graphs(device: torch.device) -> type[Graphs] | None:
             return None
         case "rerun":
             return Rerun
-    return CudaGraphs if device.type == "cuda" else None
+    return CudaGraphs if hasattr(accelerator(device), "CUDAGraph") else None

@@ -9,14 +9,13 @@ asked for so far.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...base import Sampling
-from ...scores import TorchScores
+from ...best import MOST_CHOICES, BestScores, read_best, write_best
 from ..masks import MaskPlan, Reach
 from ..slot_cache import SlotCache, SlotNode
 from .graphs import Graphs
@@ -26,38 +25,8 @@ MOST = 64
 TENTATIVE = 256
 """Slots behind the committed tokens that a node can tell apart."""
 WORDS = TENTATIVE // 64
-MOST_CHOICES = 64
-"""Most choices of a node that come back with the pass."""
 ALIGNED = 64
 """Slots of a cache come in multiples of this: attention kernels take masks in aligned rows only."""
-
-LOW = (1 << 32) - 1
-
-
-class Best(NamedTuple):
-    """The best choices after each node of a pass."""
-
-    ids: np.ndarray[Any, np.dtype[np.int64]]
-    """[nodes, k], best first, among equals the lowest."""
-    logits: np.ndarray[Any, np.dtype[np.float32]]
-    """[nodes, k]"""
-    mass: np.ndarray[Any, np.dtype[np.float32]]
-    """Logarithm of the sum over the whole vocabulary [nodes]; 0 if only one choice was asked for."""
-
-
-def ordered(logits: Tensor) -> Tensor:
-    """Integers [rows, vocab] in the order in which choices are made: by logit, among equals the lower id first."""
-    bits = logits.float().add(0.0).view(torch.int32)  # a zero with a sign is equal to one without
-    rising = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
-    return (rising << 32) | torch.arange(logits.shape[-1] - 1, -1, -1, device=logits.device)
-
-
-def read(keys: np.ndarray[Any, np.dtype[np.int64]], vocabulary: int) -> Best:
-    """What came back: `ordered`'s integers [nodes, k], and one more column with the bits of the mass."""
-    rising = keys[:, :-1] >> 32
-    bits = rising ^ ((rising >> 31) & 0x7FFFFFFF)
-    floats, mass = (part.astype(np.int32).view(np.float32) for part in (bits, keys[:, -1]))
-    return Best(vocabulary - 1 - (keys[:, :-1] & LOW), floats, mass)
 
 
 class StaticPasses:
@@ -108,7 +77,7 @@ class StaticPasses:
         used: int,
         picks: Sequence[int] | None,
         nodes: tuple[int, ...],
-    ) -> StaticScores:
+    ) -> BestScores:
         """One pass.
 
         Args:
@@ -137,9 +106,9 @@ class StaticPasses:
         room = bucket * (choices + 1)
         self._back[:room].copy_(self._found[:room], non_blocking=True)
         graphs.wait()
-        best = read(self._back[:room].view(bucket, choices + 1).numpy()[: len(new)], vocabulary)
+        best = read_best(self._back[:room].view(bucket, choices + 1)[: len(new)], vocabulary)
         chosen = range(len(new)) if picks is None else picks
-        return StaticScores(self, best, self._logits, list(chosen), nodes, tuple([new[i].position + 1 for i in chosen]))
+        return BestScores(self.request, best, self._logits, list(chosen), nodes, tuple([new[i].position + 1 for i in chosen]))
 
     def _write(self, new: Sequence[SlotNode], living: Iterable[SlotNode], length: int, bucket: int) -> None:
         """Fill the buffer that crosses to the device."""
@@ -216,84 +185,6 @@ class StaticPasses:
         return mask.repeat(self._plan.group, 1)[None, None]
 
     def _choose(self, bucket: int, choices: int) -> None:
-        """What is recorded of the choices after a pass."""
+        """Find the best choices after a pass: this is recorded."""
         assert self._logits is not None
-        logits = self._logits[:bucket]
-        keys = ordered(logits)
-        found = self._found[: bucket * (choices + 1)].view(bucket, choices + 1)
-        if choices == 1:
-            found[:, 0] = keys.amax(-1)
-            found[:, 1] = 0
-            return
-        found[:, :choices] = keys.topk(choices).values
-        found[:, choices] = logits.float().logsumexp(-1).view(torch.int32)
-
-
-class StaticScores(TorchScores):
-    """Scores of a pass over static buffers: the best choices are here already, the logits on the device until the next pass.
-
-    Args:
-        passes: told what is asked for.
-        best: choices of all its nodes.
-        logits: its buffer [at least as many, vocab].
-        rows: the nodes that are scored, as indices.
-        nodes, positions: as `TorchScores` has them.
-    """
-
-    def __init__(
-        self,
-        passes: StaticPasses,
-        best: Best,
-        logits: Tensor,
-        rows: list[int],
-        nodes: tuple[int, ...],
-        positions: tuple[int, ...],
-    ) -> None:
-        self._passes, self._best, self._buffer, self._rows = passes, best, logits, rows
-        self._taken: Tensor | None = None
-        self.nodes, self.positions = nodes, positions
-
-    @property
-    def logits(self) -> Tensor:  # type: ignore[override]
-        """[rows, vocab]"""
-        if self._taken is None:
-            rows = self._rows
-            whole = rows == list(range(len(rows)))
-            self._taken = self._buffer[: len(rows)] if whole else self._buffer[rows]
-        return self._taken
-
-    def _known(self, choices: int, sampling: Sampling | None = None) -> bool:
-        """Whether so many choices are here; if not, they will be after the next pass."""
-        if sampling is not None and (not sampling.greedy or sampling.uses_history):
-            return False
-        if self._best.ids.shape[1] >= choices:
-            return True
-        self._passes.request(choices)
-        return False
-
-    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
-        if not self._known(1, sampling):
-            return super().choose(sampling, histories)
-        first = self._best.ids[:, 0].tolist()
-        return [first[row] for row in self._rows]
-
-    def _likeliest(self, k: int) -> list[list[tuple[int, float]]]:
-        """For each row the k most probable (token id, natural log-probability)."""
-        ids, logs = (part[self._rows, :k].tolist() for part in (self._best.ids, self._best.logits - self._best.mass[:, None]))
-        return [list(zip(*pair, strict=True)) for pair in zip(ids, logs, strict=True)]
-
-    def top(self, k: int) -> list[list[tuple[int, float]]]:
-        return self._likeliest(k) if k > 0 and self._known(max(2, k)) else super().top(k)
-
-    def near_ties(
-        self,
-        rows: Sequence[int],
-        picks: Sequence[int],
-        sampling: Sampling,
-        bound: float,
-        histories: Sequence[Sequence[int]] | None = None,
-    ) -> list[bool]:
-        if not self._known(2, sampling):
-            return super().near_ties(rows, picks, sampling, bound, histories)
-        values = self._best.logits[[self._rows[row] for row in rows]]
-        return (values[:, 0] - values[:, 1] < bound).tolist()  # type: ignore[no-any-return]
+        write_best(self._found[: bucket * (choices + 1)].view(bucket, choices + 1), self._logits[:bucket])

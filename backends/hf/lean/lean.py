@@ -49,10 +49,10 @@ def norm(module: Any, wide: bool = False) -> Any:
     In half types it is a layer norm, which torch computes at once: values and their negatives together have no mean, and the
     mean square for their variance.
     """
-    if module is None or module.weight.device.type not in ("cpu", "cuda"):
+    if module is None or module.weight.device.type == "mps":
         return module
     weight = module.weight.detach().float() if wide else module.weight.detach()
-    if weight.device.type == "cuda":  # one kernel
+    if weight.device.type != "cpu":  # one kernel
         return partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
     width, least = len(weight), float(module.variance_epsilon)
     epsilon, share, both = torch.tensor([least], dtype=torch.float32), 1 / width, [2 * width]

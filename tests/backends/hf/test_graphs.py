@@ -18,9 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from specchat.backends import ROOT, LoadOptions, Sampling
+from specchat.backends.best import read_best, write_best
 from specchat.backends.hf.graphs import passes
 from specchat.backends.hf.graphs.graphs import Graphs, Rerun
-from specchat.backends.hf.graphs.passes import MOST, StaticPasses, ordered, read
+from specchat.backends.hf.graphs.passes import MOST, StaticPasses
 from specchat.backends.hf.lean.lean import lean
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
@@ -149,9 +150,9 @@ def test_choices_that_come_back_are_those_of_the_logits(data: st.DataObject) -> 
     logits = torch.tensor(
         [data.draw(row) for _ in range(rows)], dtype=data.draw(st.sampled_from([torch.float32, torch.bfloat16]))
     )
-    keys = ordered(logits)
-    mass = logits.float().logsumexp(-1).view(torch.int32).long()[:, None]
-    best = read(torch.cat((keys.topk(k).values, mass), 1).numpy(), vocabulary)
+    written = torch.zeros((rows, k + 1), dtype=torch.long)
+    write_best(written, logits)
+    best = read_best(written, vocabulary)
     wanted = TorchScores(logits, tuple(range(rows)), tuple(range(rows)))
     top = wanted.top(k)
     assert best.ids.tolist() == [[token for token, _ in row] for row in top]

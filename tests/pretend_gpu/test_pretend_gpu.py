@@ -1,0 +1,58 @@
+"""specchat on a pretend GPU: the CPU's tokens, no tensor on the wrong device, and one wait a pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+MOST_WAITS = {
+    "draft on the CPU": 1.0,
+    "draft": 8.0,
+    "tree": 8.0,
+    "early-exit, two devices": 12.0,
+    "early-exit": 8.0,
+    "eagle": 24.0,
+    "auto": 8.0,
+    "recycle, sampled": 5.0,
+    "recycle, penalty": 2.0,
+}
+"""Waits a step, by the beginning of a case's name: of methods that run a model, as many as their passes. Others wait once, and
+read what nobody asked for in the pass before."""
+
+LEAST_CASES = 32
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, dict[str, Any]]:
+    """All cases, in a process of its own: torch keeps a device for good."""
+    command = [sys.executable, "-m", "specchat.tests.pretend_gpu.check"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SPECCHAT_PASSES": "1:1 64:1.001"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def test_the_tokens_are_the_cpus(records: dict[str, dict[str, Any]]) -> None:
+    assert len(records) >= LEAST_CASES
+    assert [name for name, record in records.items() if not record["same"] and record["label"] == "identical"] == []
+    undrafted = [name for name, record in records.items() if not record["drafted"] and not name.startswith(("greedy", "beam"))]
+    assert undrafted == []
+
+
+def test_a_pass_waits_once(records: dict[str, dict[str, Any]]) -> None:
+    def most(name: str) -> float:
+        return next((waits for start, waits in MOST_WAITS.items() if name.startswith(start)), 1.6)
+
+    assert {name: record["places"] for name, record in records.items() if record["waits"] > most(name)} == {}
+
+
+def test_it_refuses_what_a_gpu_refuses() -> None:
+    """Else the tests above could not fail."""
+    program = "import specchat.tests.pretend_gpu.device, torch; torch.ones(2, device='gpu') + torch.ones(2)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "expected all tensors to be on the same device" in done.stderr
