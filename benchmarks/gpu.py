@@ -31,6 +31,7 @@ from specchat.backends.hf.model import _proven
 from specchat.backends.hf.tokenizer import TextCodec
 from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import FileTokenizer, encode_transcript, scan_transcripts
+from specchat.backends.transfer import accelerator
 from specchat.benchmarks import llama_cuda, timing
 from specchat.benchmarks.shapes import SHAPES, config
 from specchat.builtin.recipe.evaluate import examples
@@ -153,8 +154,8 @@ def median_of(work: Callable[[], None], rounds: int) -> float:
 
 def wait(device: torch.device) -> None:
     """Until the device has done everything."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    if (module := accelerator(device)) is not None:
+        module.synchronize(device)
 
 
 def machine(bench: Bench) -> dict[str, Any]:
@@ -488,7 +489,8 @@ def main() -> None:
         )
     if device.type == "cpu":
         os.environ.setdefault(CHOICE, "rerun")  # all but the driver's part
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    module = accelerator(device)
+    name = module.get_device_name(device) if module is not None else "cpu"
     state = options.room / f"{name.replace(' ', '-')}-{options.shape}-torch{torch.__version__}.json"
     kept = {} if options.again or not state.is_file() else json.loads(state.read_text(encoding="utf-8"))
     bench = Bench(
@@ -502,7 +504,7 @@ def main() -> None:
         kept,
     )
     try:
-        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        with module.device(device) if module is not None else nullcontext():
             done = run(bench, state, options.page)
     except UserError as error:
         sys.exit(str(error))

@@ -6,9 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from specchat.benchmarks.gpu import ROWS
+
+from ..cases import only_full
 
 MOST_WAITS = {
     "draft on the CPU": 1.0,
@@ -49,6 +54,19 @@ def test_a_pass_waits_once(records: dict[str, dict[str, Any]]) -> None:
         return next((waits for start, waits in MOST_WAITS.items() if name.startswith(start)), 1.6)
 
     assert {name: record["places"] for name, record in records.items() if record["waits"] > most(name)} == {}
+
+
+@only_full
+def test_the_measurement_for_gpus_runs_to_its_end(tmp_path: Path) -> None:
+    program = (
+        "import sys, specchat.tests.pretend_gpu.device; from specchat.benchmarks import gpu; gpu.METHODS = ('lookup',); "
+        "gpu.PROMPTS = 1; gpu.CONTEXT = 64; gpu.main()"
+    )
+    options = ["--device", "gpu", "--shape", "tiny", "--room", str(tmp_path), "--page", str(tmp_path / "gpu.md")]
+    subprocess.run([sys.executable, "-c", program, *options], check=True)
+    page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
+    assert [row for row in ROWS if f"| {row.says} | " not in page] == []
+    assert "not measured yet" not in page
 
 
 def test_it_refuses_what_a_gpu_refuses() -> None:
