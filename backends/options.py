@@ -88,14 +88,6 @@ class LoadOptions:
         choices=("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
     )
     """auto follows dtype. f32 turns flash attention off, so that runtimes can be compared."""
-    rpc: str = of_gguf(
-        "",
-        "GGUF: llama.cpp RPC servers that hold layers of the model, as host:port,host:port.",
-        "HOST:PORT,…",
-        form=r"([^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*)?",
-        shape="host:port, separated by commas",
-    )
-    """Their devices share the layers with the local ones."""
     context_at_most: int | None = None
     """An upper bound where `context` is None: a draft model needs no more than its target."""
 

@@ -118,9 +118,9 @@ class Beside:
 
 
 def _beside(options: LoadOptions, own: Model | None) -> LoadOptions:
-    """Options of the chat's model, for one that is its guest: it needs no longer context, and has no share in RPC servers."""
+    """Options of the chat's model, for one that is its guest: it needs no longer context."""
     limit = own.info.context if own is not None else None
-    return replace(options, context=None, context_at_most=options.context or limit, rpc="")
+    return replace(options, context=None, context_at_most=options.context or limit)
 
 
 def check_room(name: str, path: Path, options: LoadOptions, lanes: int) -> None:

@@ -274,7 +274,7 @@ def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
 
 
 def _draft_options(command: Load) -> LoadOptions:
-    """How to load the draft model. It runs here, whoever shares the target's layers; a revision is one of the target's
+    """How to load the draft model. A revision is one of the target's
     repository."""
     target, device, dtype = options_of(command), command.draft_device, command.draft_dtype
     return replace(
@@ -286,7 +286,6 @@ def _draft_options(command: Load) -> LoadOptions:
         context=None,
         revision=None,
         chat_template="",
-        rpc="",
         backend="auto",
         gpu_layers=0 if target.gpu_layers == 0 and device is None else None,
     )

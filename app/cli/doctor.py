@@ -154,7 +154,7 @@ def _device_lines(devices: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _llama_lines(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
     here = build.get("backends", [])
-    offered = (*(("Metal",) if platform.system() == "Darwin" else ("CUDA", "Vulkan")), "RPC")
+    offered = ("Metal",) if platform.system() == "Darwin" else ("CUDA", "Vulkan")
     missing = [name for name in offered if not _has(here, name)]
     yield "built for", ", ".join(here) or "unknown (llama.cpp does not say)"
     yield "built without", ", ".join(missing) or "-"

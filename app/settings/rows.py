@@ -28,7 +28,7 @@ WORDS = {
 NAMES = {
     **{"dtype": "Data type", "draft_dtype": "Draft data type", "draft_threads": "Draft threads", "exact": "Equal bits"},
     **{"revision": "Hub revision", "backend": "Runtime", "gpu_layers": "GPU layers", "kv_type": "KV cache type"},
-    **{"rpc": "RPC servers", "accept": "Acceptance rule", "max_tokens": "Token limit", "stop": "Stop texts"},
+    **{"accept": "Acceptance rule", "max_tokens": "Token limit", "stop": "Stop texts"},
     **{"stop_loops": "Stop endless repetition", "schema": "JSON schema", "json_object": "Any JSON object"},
     **{"think": "Thinking", "think_budget": "Longest thought", "template_var": "Template variables", "past": "Past answers"},
     **{"system": "System prompt", "panel": "Side panel", "notify": "Notifications", "sampling.min_p": "Min-p"},

@@ -17,7 +17,7 @@ from torch import Tensor
 from ...errors import UserError
 from ..base import PREFILL_CHUNK
 from .hidden_states import LayerOutputs, layer_inputs, next_states
-from .library import Device, errors, last_error, library
+from .library import errors, last_error, library
 from .sequences import members
 
 PAD = 256
@@ -48,8 +48,6 @@ class Runtime:
     """ggml_type of the cached keys: 0 float32, 1 float16 …"""
     type_v: int = 1
     threads: int = 1
-    devices: tuple[Device, ...] = ()
-    """Devices that share the layers, where others than all local GPUs: those of RPC servers first."""
 
 
 class Weights:
@@ -81,11 +79,10 @@ class Weights:
         params.check_tensors = checked
         if mtp:
             params.load_mtp = True
-        # Ends with a null; must live until the model is loaded.
-        chosen = (ctypes.c_void_p * (len(runtime.devices) + 1))(*(device.handle for device in runtime.devices))
-        # Without a list llama.cpp gives large passes to a GPU that holds no layer.
-        if runtime.devices or not runtime.gpu_layers:
-            params.devices = ctypes.cast(chosen, ctypes.c_void_p)
+        # A list that ends with a null, and lives until the model is loaded.
+        no_devices = (ctypes.c_void_p * 1)()
+        if not runtime.gpu_layers:  # else llama.cpp gives large passes to a GPU that holds no layer
+            params.devices = ctypes.cast(no_devices, ctypes.c_void_p)
         # ggml's AMX kernels load a tile configuration that compilers optimise away, and end the process in the first pass of
         # several tokens over quantized weights (ggml-org/llama.cpp issue 20824, pull request 26954). Only all buffers with
         # rearranged weights together can be left out.

@@ -93,14 +93,12 @@ class Device:
     """A device that the installed build computes on."""
 
     name: str
-    """CPU, CUDA0, Metal, Vulkan0, RPC0 …"""
+    """CPU, CUDA0, Metal, Vulkan0 …"""
     description: str
     gpu: bool
     free: int
     """Bytes."""
     total: int
-    handle: int = 0
-    """ggml_backend_dev_t."""
 
 
 def devices() -> list[Device]:
@@ -110,12 +108,12 @@ def devices() -> list[Device]:
         raw.ggml_backend_dev_get.restype = ctypes.c_void_p
         raw.ggml_backend_dev_count.restype = ctypes.c_size_t
         count = raw.ggml_backend_dev_count()
-        return [describe_device(raw, raw.ggml_backend_dev_get(ctypes.c_size_t(index))) for index in range(count)]
+        return [_describe_device(raw, raw.ggml_backend_dev_get(ctypes.c_size_t(index))) for index in range(count)]
     except AttributeError:
         return []
 
 
-def describe_device(raw: Any, handle: int) -> Device:
+def _describe_device(raw: Any, handle: int) -> Device:
     """What ggml tells about a device.
 
     Args:
@@ -127,15 +125,15 @@ def describe_device(raw: Any, handle: int) -> Device:
         getattr(raw, name).restype = ctypes.c_char_p
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     raw.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
-    # ggml_backend_dev_type: 0 CPU, 1 GPU, 2 integrated GPU, 3 accelerator beside the CPU. RPC devices count as GPUs.
+    # ggml_backend_dev_type: 0 CPU, 1 GPU, 2 integrated GPU, 3 accelerator beside the CPU.
     gpu = raw.ggml_backend_dev_type(device) in (1, 2)
     name = raw.ggml_backend_dev_name(device).decode("utf-8", "replace")
     description = raw.ggml_backend_dev_description(device).decode("utf-8", "replace")
-    return Device(name, description, gpu, free.value, total.value, handle)
+    return Device(name, description, gpu, free.value, total.value)
 
 
 def backends() -> list[str]:
-    """What the installed build can compute with: CPU, CUDA, Metal, Vulkan, RPC …; empty where the library does not tell."""
+    """What the installed build can compute with: CPU, CUDA, Metal, Vulkan …; empty where the library does not tell."""
     raw: Any = library()._lib
     try:
         raw.ggml_backend_reg_count.restype = ctypes.c_size_t

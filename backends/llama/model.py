@@ -215,7 +215,7 @@ def load_llama(
     Args:
         file: the file, or the first of its parts.
         name: as the user named the model.
-        options: device, gpu_layers, split_mode, flash_attention, kv_type, dtype (of the cache), context, threads, rpc.
+        options: device, gpu_layers, split_mode, flash_attention, kv_type, dtype (of the cache), context, threads.
         header: the file's, if it has been read already.
         progress: told about the stages "weights" (tensors) and "check" (forward passes of the proof).
         cancelled: polled between tensors and between passes.
@@ -447,8 +447,6 @@ def _unloadable(file: Path, header: Header, said: str) -> UserError:
 
 def _device_name(runtime: Runtime) -> str:
     """The device for the interface: cpu, or the GPUs' names in llama.cpp."""
-    if runtime.devices:
-        return ", ".join(f"{d.name} ({d.description})" if d.name.startswith("RPC") else d.name for d in runtime.devices)
     gpus = [device.name for device in devices() if device.gpu] if runtime.gpu_layers else []
     if runtime.split_mode == 0 and gpus:
         gpus = gpus[runtime.main_gpu : runtime.main_gpu + 1]

@@ -13,7 +13,6 @@ from ..files.gguf_file import BLOCKS, Header
 from ..options import INT8, cpu_threads, rebuild_command
 from .context import PAD, Runtime, padded
 from .library import Device, backends, devices, library
-from .rpc import rpc_devices
 
 if TYPE_CHECKING:
     from ..options import LoadOptions
@@ -43,10 +42,7 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
         UserError: an option has no such value, or this build of llama.cpp cannot do it; says what to do.
     """
     gpus = [device for device in devices() if device.gpu]
-    gpu_layers, main_gpu, split = _remote_placement(options) if options.rpc else _placement(options, gpus)
-    remote = rpc_devices(options.rpc) if options.rpc else []
-    if remote and options.device != "cpu":
-        remote += gpus
+    gpu_layers, main_gpu, split = _placement(options, gpus)
     flash = FLASH[options.flash_attention]
     wanted = options.kv_type
     if wanted == "auto":
@@ -64,7 +60,7 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
         flash = FLASH["off"]
     if BLOCKS[cache][0] > 1 and flash == FLASH["off"]:
         raise UserError(f"A KV cache of type {wanted} needs flash attention. Leave it on, or use f16.")
-    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, cpu_threads(options.threads), tuple(remote))
+    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, cpu_threads(options.threads))
 
 
 def even_runtime(runtime: Runtime, options: LoadOptions) -> Runtime | None:
@@ -75,7 +71,7 @@ def even_runtime(runtime: Runtime, options: LoadOptions) -> Runtime | None:
     unless several threads share one row's keys out, which they do only where keys and values have the same type.
     """
     free = options.flash_attention in ("auto", "on") and options.kv_type == "auto" and options.dtype in ("auto", "float16")
-    if not free or runtime.gpu_layers or runtime.devices:
+    if not free or runtime.gpu_layers:
         return None
     return replace(runtime, flash_attention=FLASH["on"], type_k=CACHE_TYPES["bf16"], type_v=CACHE_TYPES["f16"])
 
@@ -87,7 +83,6 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
     asked = kind not in ("auto", "cpu") or bool(options.gpu_layers)
     if kind == "cpu" and options.gpu_layers:
         raise UserError("--gpu-layers needs a GPU as the device. Leave out --gpu-layers or --device.")
-    # A build with RPC says that it can, GPU or not.
     if not library().llama_supports_gpu_offload() or not gpus:
         if asked:
             built = [name for name in backends() if name not in ("CPU", "BLAS", "RPC")]
@@ -111,16 +106,6 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
             )
         return layers, int(number), SPLIT_MODES["none"]
     return layers, 0, split
-
-
-def _remote_placement(options: LoadOptions) -> tuple[int, int, int]:
-    """The placement where RPC servers hold layers; the local GPUs take part unless the device is cpu."""
-    if options.device not in ("auto", "cpu"):
-        raise UserError(f"With --rpc the device is auto (local GPUs take part) or cpu (they do not), not {options.device!r}.")
-    if options.gpu_layers is not None and options.gpu_layers < 1:
-        raise UserError("With --rpc at least one layer must go to a device. Leave out --gpu-layers or --rpc.")
-    split = SPLIT_MODES[options.split_mode]
-    return -1 if options.gpu_layers is None else options.gpu_layers, 0, split
 
 
 def sequences(vocabulary: int) -> int:
@@ -171,8 +156,7 @@ def free_memory(runtime: Runtime) -> tuple[int, str]:
     """Return the free bytes of memory for a cache, and where that is."""
     if not runtime.gpu_layers:
         return int(psutil.virtual_memory().available), "in memory"
-    free = sum(device.free for device in runtime.devices or devices() if device.gpu)
-    return free, "on the RPC servers" if runtime.devices else "on the GPU"
+    return sum(device.free for device in devices() if device.gpu), "on the GPU"
 
 
 def check_memory(name: str, header: Header, runtime: Runtime, context: int) -> None:

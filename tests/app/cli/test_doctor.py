@@ -27,7 +27,7 @@ def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     monkeypatch.setattr(doctor, "_builtin", lambda problems: True)
     answer = SimpleNamespace(returncode=0, stderr="", stdout='{"cuda": [], "built_for_cuda": "", "mps": false, "threads": 2}\n')
     device = {"name": "CPU", "description": "A processor", "gpu": False, "free": 1e9, "total": 2e9, "handle": 1}
-    build = json.dumps({"backends": ["CPU", "RPC"], "devices": [device], "library": "/lib"})
+    build = json.dumps({"backends": ["CPU"], "devices": [device], "library": "/lib"})
     answer.llama = SimpleNamespace(returncode=0, stderr="", stdout=build + "\n")
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("subprocess.run", lambda args, **options: answer.llama if "llama" in args[-1] else answer)
@@ -73,7 +73,7 @@ def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypat
     assert "torch was built for the CPU only" in torch.what
     assert "llama.cpp was built without CUDA" in llama.what
     assert llama.fix.startswith('CMAKE_ARGS="-DGGML_CUDA=on" ')
-    probe.llama.stdout = probe.llama.stdout.replace("RPC", "CUDA")
+    probe.llama.stdout = probe.llama.stdout.replace('["CPU"]', '["CPU", "CUDA"]')
     assert len(doctor.examine().problems) == 1
 
 

@@ -97,7 +97,7 @@ def test_what_measures_takes_the_options_on_the_model(
 def test_every_option_of_a_load_goes_from_the_shell_to_the_engine(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr("specchat.app.cli.oneshot.run.run_once", asked.append)
-    texts = {"device": "cuda:1", "draft_device": "mps", "rpc": "here:50052"}
+    texts = {"device": "cuda:1", "draft_device": "mps"}
     given: dict[str, Any] = {}
     for key in (*LOADING, *DRAFTING):
         said = OPTIONS[key]

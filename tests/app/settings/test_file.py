@@ -67,7 +67,6 @@ def test_every_kind_of_value(file: Path) -> None:
         ("context = 1.5", ["context takes a whole number"]),
         ("threads = true", ["threads takes a whole number"]),
         ("kv_type = 'q9'", ["kv_type takes one of auto, f16"]),
-        ("rpc = 'somewhere'", ["rpc takes host:port"]),
         ("gpu_layers = -1", ["gpu_layers must be at least 0"]),
         ("max_tokens = '5'", ["max_tokens takes a whole number, not '5'"]),
         ("stop = [1]", ["stop takes a list of non-empty texts"]),

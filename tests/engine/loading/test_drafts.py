@@ -42,7 +42,7 @@ def test_the_draft_model_has_options_of_its_own() -> None:
     """They are private: what most of them do shows on a GPU alone."""
     target = str(tiny_folder("llama"))
     asked: dict[str, Any] = {"device": "cuda", "dtype": "float16", "threads": 3, "kv_type": "q8_0", "gpu_layers": 0}
-    asked |= {"context": 7, "rpc": "there:50052", "revision": "v1"}
+    asked |= {"context": 7, "revision": "v1"}
     command = Load(1, target, target, draft_device="cpu", draft_dtype="bfloat16", draft_threads=2, **asked)
     assert Drafts(command)._options == LoadOptions(device="cpu", dtype="bfloat16", threads=2)
     assert options_of(command) == LoadOptions(**asked)
