@@ -22,7 +22,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*
 
 ELSEWHERE = {
     *("--force-reinstall", "--no-deps", "--no-cache-dir"),  # pip
-    "--target-model-dir",  # llama.cpp's converter
+    *("--target-model-dir", "--rpc"),  # llama.cpp's converter
     *("--pairs", "--prompts", "--compare", "--gguf", "--only", "--rows", "--vllm", "--kind"),  # benchmarks
     *("--runtime", "--units", "--draft-units", "--cores", "--runs", "--answers", "--table", "--quality"),
     *("--strict", "--unbuffered", "--sw", "--snapshot-update"),  # mypy, jq, pytest
