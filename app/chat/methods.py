@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, NamedTuple
 
+from ...engine.catalog import Totals
+
 LABELS: Mapping[str, str] = {
     "identical": "The text is exactly what plain decoding would write, token for token.",
     "identical but for near ties": "The text is what plain decoding would write, except where two tokens are nearly equal: a "
@@ -20,6 +22,15 @@ LABELS: Mapping[str, str] = {
 def right_or_accepted(label: str) -> str:
     """What a guess was that went into the text: right, or accepted under a rule that takes more than the model's own choice."""
     return "accepted" if label in ("lossy", "same distribution") else "right"
+
+
+def hits(totals: Totals, label: str) -> tuple[str, str]:
+    """How many guesses were right, and what that counts: of trees, those that held the right token, as at most one guess of a
+    depth is right."""
+    kind, right, of = "guesses", totals.accepted, totals.drafted
+    if totals.depth < totals.drafted:
+        kind, right, of = "trees", totals.accepted_at[0], totals.drafted_at[0]
+    return f"{right:,} of {of:,}", f"{kind} {right_or_accepted(label)}"
 
 
 GROUPS: Mapping[str, str] = {

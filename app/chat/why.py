@@ -50,6 +50,8 @@ LOOKED_AT = 2000
 """Passes at an answer's end that are looked into one by one: all those of a very long one would hold up the screen."""
 SCATTERED = 1.25
 """Passes of one size take this many times their lower quartile on average where something else uses the machine."""
+COSTLY = 1.25
+"""Passes of several nodes are called dear if the answer would have been this many times as fast with plain ones."""
 DEAR = 0.2
 """Plain passes that a draft token takes at least whose drafter is called dear."""
 WARM = 0.7
@@ -319,7 +321,8 @@ class _Case:
         totals, nodes = self.totals, round(self.totals.timed_nodes / self.totals.timed)
         costs = (totals.timed_seconds - totals.timed_draft_seconds) / totals.timed / self.plain
         gain = self.sum[1] / (self.sum[1] - max(0.0, costs - 1))
-        return Cause("dear passes", gain, f"A pass over {nodes} nodes costs {costs:.1f} plain ones.") if nodes > 1 else None
+        said = f"A pass over {nodes} nodes costs {costs:.1f} plain ones."
+        return Cause("dear passes", gain, said) if nodes > 1 and gain >= COSTLY else None
 
     def _ties(self) -> Cause | None:
         """What near ties cost, each of which ended a path: another pass decided it."""

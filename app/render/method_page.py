@@ -7,7 +7,7 @@ from typing import Any
 
 from ...engine.catalog import Totals
 from ...errors import counted
-from ..chat.methods import LABELS, Method, length_of, right_or_accepted, why_none
+from ..chat.methods import LABELS, Method, hits, length_of, right_or_accepted, why_none
 from ..text.cells import one_line
 from ..text.charts import percent
 from ..text.lines import StyledLine, cut, ends, figures_rows, flowed, line, paragraph
@@ -78,7 +78,7 @@ def _told(text: str, cells: int) -> list[StyledLine]:
 def _figures(totals: Totals, label: str, cells: int) -> list[StyledLine]:
     figures = [(f"{totals.tokens_per_step:.2f}", "tokens a pass"), (f"{totals.steps:,}", "passes")]
     if totals.drafted:
-        figures.append((f"{totals.accepted:,} of {totals.drafted:,}", f"guesses {right_or_accepted(label)}"))
+        figures.append(hits(totals, label))
     return figures_rows(figures, cells)
 
 

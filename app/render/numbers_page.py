@@ -9,7 +9,7 @@ from ...engine.catalog import Totals
 from ...errors import counted
 from ..chat.answer_json import DOUBLE, WHAT_IF_LENGTHS
 from ..chat.entries import Answer
-from ..chat.methods import method_named, right_or_accepted
+from ..chat.methods import hits, method_named
 from ..text.amounts import milliseconds, rate
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
@@ -134,8 +134,7 @@ def _speed(answer: Answer, totals: Totals, cells: int) -> list[StyledLine]:
         figures[1:1] = [(f"{totals.own_tokens_per_step:.2f}", "without the grammar's")]
         figures.append((f"{totals.grammar:,}", "by the grammar"))
     if totals.drafted:
-        right = right_or_accepted(answer.label)
-        figures.append((f"{totals.accepted:,} of {totals.drafted:,}", f"guesses {right}"))
+        figures.append(hits(totals, answer.label))
     return figures_rows([*figures, *_first_token(answer)], cells)
 
 

@@ -4,7 +4,7 @@ that promises the most."""
 from __future__ import annotations
 
 from ..chat.entries import Answer
-from ..chat.methods import method_named, right_or_accepted
+from ..chat.methods import hits, method_named, right_or_accepted
 from ..chat.why import Change, Diagnosis
 from ..text.amounts import times
 from ..text.cells import one_line
@@ -61,8 +61,8 @@ def why_lines(
         right = right_or_accepted(answer.label)
         out += [(), line((f"{right.capitalize()} at position n", "bold $primary"))]
         if answer.totals.depth < answer.totals.drafted:
-            held, passes = answer.totals.accepted_at[0], answer.totals.drafted_at[0]
-            out += paragraph(f"The tree held the right token in {held:,} of {passes:,} passes.", cells, "$foreground")
+            held, _ = hits(answer.totals, answer.label)
+            out += paragraph(f"The tree held the {right} token in {held} passes.", cells, "$foreground")
         room = max(1, cells - 9)
         for at, rate in enumerate(rates[:8], 1):
             out.append(line((f"{at:>2} ", "$quiet"), *track(bar(rate, room), room, "$quiet"), (f"{percent(rate):>5}", "")))
@@ -108,7 +108,7 @@ def _sum(found: Diagnosis) -> str:
     """How the speed comes about: tokens of a pass ÷ what it costs."""
     if not found.cost:
         return ""
-    return f"{found.tokens:.2f} tokens a pass ÷ {found.cost:.2f} plain passes = {times(found.speedup)}"
+    return f"{found.tokens:.2f} tokens ÷ {found.cost:.2f} plain passes = {times(found.speedup)}"
 
 
 def _without_cause(found: Diagnosis) -> str:

@@ -196,7 +196,7 @@ def test_only_an_answer_slower_than_plain_is_blamed_on_something() -> None:
 def test_the_sum_of_the_speed_is_shown() -> None:
     found = Situation().diagnose()
     assert found.speedup == pytest.approx(found.tokens / found.cost)
-    assert f"{found.tokens:.2f} tokens a pass ÷ {found.cost:.2f} plain passes = {found.speedup:.1f}×" in why_text(found)
+    assert f"{found.tokens:.2f} tokens ÷ {found.cost:.2f} plain passes = {found.speedup:.1f}×" in why_text(found)
 
 
 def test_no_method_is_advised_that_the_model_refuses() -> None:

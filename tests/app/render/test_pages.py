@@ -129,10 +129,17 @@ def test_the_page_of_figures_tells_each_once(written: Make, tree_steps: Make) ->
     assert "ms to the first token" in page
     order = [
         page.index(title)
-        for title in ("tokens a pass", "guesses right", "Acceptance", "α = ", "Where the time goes", "If each draft were")
+        for title in (
+            "tokens a pass",
+            "trees right",
+            "Acceptance",
+            "α = ",
+            "Where the time goes",
+            "If each draft were",
+        )
     ]
     assert order == sorted(order)
-    assert page.count("guesses") == 1, "a figure is told once"
+    assert page.count("trees right") == 1, "a figure is told once"
     assert page.count("Tokens a pass") == 1
     assert "FLOPs" not in page
 
