@@ -57,7 +57,7 @@ def bench_html(
     run, verdict, *more = about
     model, where, _ = heading({"name": report["model"], **report}, "")
     yield head("specchat bench", look, template=BENCH_STYLE)
-    yield f"{top(model, where, report['versions']['specchat'])}<main>\n<h1>{text(verdict or run)}</h1>\n"
+    yield f"{top(model, where, '')}<main>\n<h1>{text(verdict or run)}</h1>\n"
     yield f'<p class="about">{text(run)}</p>\n' if verdict else ""
     measured = [row for row in report["results"] if row["speedup"] is not None]
     end = REACH * max((row["speedup"] for row in measured), default=1.0)
