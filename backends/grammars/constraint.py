@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -26,6 +26,20 @@ NAMES: Mapping[str, str] = {
 TIGHT: dict[str, Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One way to write white space, that of `json.dumps`: all punctuation is forced, and a weak model cannot fill a line with
 spaces for ever."""
+
+NEWEST = 2020
+"""The draft of JSON schema that a schema is read by if it names none."""
+
+SINCE = {
+    **dict.fromkeys(("const", "contains", "propertyNames"), 6),
+    **dict.fromkeys(("if", "then", "else"), 7),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$anchor"), 2019),
+    **dict.fromkeys(("prefixItems", "$dynamicRef"), 2020),
+}
+"""Words of later drafts, by the first that has them."""
+
+MAPPINGS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+VALUES = ("const", "enum", "default", "examples")
 
 WORDS = re.compile(r'"([^"]+)"')
 
@@ -184,6 +198,32 @@ def grammar(text: str) -> Constraint:
     return Constraint("grammar", text)
 
 
+def _check_draft(schema: Mapping[str, Any]) -> None:
+    """Refuse words that came after the draft which a schema names: they would be ignored.
+
+    Raises:
+        UserError: it uses one.
+    """
+    named = re.search(r"json-schema\.org/draft(?:-0|/)(\d+)", str(schema.get("$schema", "")))
+    draft = int(named[1]) if named else NEWEST
+    if later := sorted({word for word in _used(schema) if SINCE.get(word, 0) > draft}):
+        raise UserError(
+            f"The schema uses {' and '.join(later)}, which its $schema does not know and would ignore. Leave out $schema, or "
+            "name a newer draft."
+        )
+
+
+def _used(schema: Any) -> Iterator[str]:
+    """The words of JSON schema that a schema and those inside it use; no names of properties, and no values."""
+    for word, value in schema.items() if isinstance(schema, dict) else ():
+        yield word
+        if word in MAPPINGS and isinstance(value, dict):
+            value = list(value.values())
+        if word not in VALUES:
+            for part in value if isinstance(value, list) else [value]:
+                yield from _used(part)
+
+
 def _by_schema(schema: Mapping[str, Any], value: Any) -> bool:
     """What jsonschema says of a value; nothing is fetched. A schema that it cannot follow finds no fault."""
     from jsonschema import Draft202012Validator, FormatChecker
@@ -204,6 +244,7 @@ def _schema(text: str) -> dict[str, Any]:
             schema = {}
         if not isinstance(schema, dict):
             raise UserError('The schema must be a JSON object such as {"type": "object"}.')
+        _check_draft(schema)
     except json.JSONDecodeError as error:
         raise UserError(
             f"The schema is not JSON (line {error.lineno}, column {error.colno}: {error.msg.lower()}). Correct it there."

@@ -151,6 +151,7 @@ def _made(
 ) -> Head:
     """The drafter, read in the way in which it agrees most with its target."""
     of, reading, note = target.info, readings[0], ""
+    untrained = _untrained(weights.get("embed_tokens.weight"))
     size = sum(tensor.numel() for tensor in weights.values())
     make: Callable[[HeadInfo], Head]
     match found:
@@ -187,7 +188,7 @@ def _made(
             dtype=str(lender.dtype).removeprefix("torch."),
             taps=reading.taps,
             path=str(found.folder),
-            notes=(note,) if note else (),
+            notes=tuple(filter(None, (note, untrained))),
         )
     )
 
@@ -247,6 +248,19 @@ def _lender(target: Model, name: str) -> Lender:
 
     weights = target.weights
     return Lender(weights.width, torch.device("cpu"), torch.float32, target.embeddings, lm_head, cheap=False)
+
+
+def _untrained(embeddings: Tensor | None) -> str:
+    """What is said of a drafter whose own embeddings are as chance made them: normal numbers, in rows of one length."""
+    if embeddings is None or embeddings.shape[1] < 32:
+        return ""
+    some = embeddings[:: max(1, len(embeddings) // 1024)].float()
+    lengths = some.norm(dim=1)
+    spread = float(lengths.std() / lengths.mean()) * (2 * some.shape[1]) ** 0.5  # 1 for normal numbers
+    kurtosis = float(((some - some.mean()) / some.std()).pow(4).mean())  # 3
+    if not (0.8 < spread < 1.2 and 2.9 < kurtosis < 3.1):
+        return ""
+    return "This drafter's own embeddings look as if they had never been trained, so it may guess badly. Use another one."
 
 
 def _parts(

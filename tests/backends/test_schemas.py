@@ -27,6 +27,10 @@ def text(**more: Any) -> dict[str, Any]:
     return {"type": "string", **more}
 
 
+def by_draft(draft: str, **words: Any) -> dict[str, Any]:
+    return {"$schema": f"http://json-schema.org/{draft}", **words}
+
+
 DATE, TIME, UUID, MAIL = (text(format=name) for name in ("date", "date-time", "uuid", "email"))
 MONEY = obj("amount currency", amount={**N, "multipleOf": 0.01, "minimum": 0}, currency=text(pattern="^[A-Z]{3}$"))
 ADDRESS = obj(
@@ -88,6 +92,14 @@ TAKEN: dict[str, Any] = {
     },
     "all of": {"allOf": [{"type": "object", "properties": {"a": S}, "required": ["a"]}, {"properties": {"b": I}}]},
     "any json": {},
+    "draft 7": {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "properties": {"prefixItems": {"const": {"prefixItems": 1}}},
+    },
+    # Recursion that can end
+    "list": {"type": ["object", "null"], "properties": {"next": {"$ref": "#"}}, "required": ["next"]},
+    "rows": {"type": ["array", "null"], "items": {"$ref": "#"}, "minItems": 1},
+    "anchor": {"$defs": {"t": {"$anchor": "t", **obj("kids", kids=arr({"$ref": "#t"}))}}, "$ref": "#t"},
 }
 """Those that can be enforced."""
 
@@ -97,6 +109,16 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "not empty": ({"not": {"const": ""}}, "uses not"),
     "contains": (arr(S, contains={"const": "x"}), "uses contains"),
     "names": ({"type": "object", "propertyNames": {"pattern": "^a"}}, "uses propertyNames"),
+    "tuple in draft 7": (
+        by_draft("draft-07/schema#", properties={"const": {"prefixItems": [I]}}),
+        "uses prefixItems, which its",
+    ),
+    "tuple in 2019-09": (by_draft("draft/2019-09/schema", anyOf=[{"prefixItems": [I]}]), "uses prefixItems, which its"),
+    "two words": (
+        by_draft("draft-07/schema#", items={"dependentRequired": {}, "unevaluatedItems": False}),
+        "uses dependentRequired and unevaluatedItems, which its",
+    ),
+    "constant in draft 4": (by_draft("draft-04/schema#", const={"contains": 1}), "uses const, which its"),
     "overlap": ({"oneOf": [S, text(maxLength=3)]}, "uses oneOf with alternatives that overlap"),
     "iban": (text(format="iban"), "uses the format 'iban'"),
 }
