@@ -282,7 +282,7 @@ def load_llama(
         pard_token=token_id(header.metadata.get("tokenizer.ggml.mask_token_id"), weights.vocabulary),
         path=str(file),
         load_seconds=time.perf_counter() - begun,
-        notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
+        notes=(*codec.notes, *dict.fromkeys(why for what, why in reasons.items() if what not in ("layers", "states"))),
         pass_seconds=given_curve() or taken[0],
         timed=taken[1],
         active=header.active,
