@@ -61,6 +61,9 @@ def cut_sentence(answer: Answer, limit: str) -> str:
     """What a reader is told of an answer that ended before it matched its schema. `limit`: how to set the token limit here."""
     schema = "the grammar" if answer.asked.get("constraint", {}).get("kind") in ("regex", "grammar") else "the schema"
     more = {"length": f" Raise {limit}.", "context": " The context is full."}.get(answer.reason or "", "")
+    penalty = answer.asked.get("sampling", {}).get("repetition_penalty") or 1.0
+    if penalty > 1 and more:
+        more += f" Or leave out the repetition penalty of {penalty:g}, under which quotes and brackets may never close."
     return f"The answer is cut ({answer.ending}), so it does not match {schema}.{more}"
 
 

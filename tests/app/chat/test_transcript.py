@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.chat.answer_json import answer_json
-from specchat.app.chat.entries import Answer, Figures, Notice, Prompt, StepLog
+from specchat.app.chat.entries import Answer, Figures, Notice, Prompt, StepLog, cut_sentence
 from specchat.app.chat.pieces import Pieces
 from specchat.app.chat.runs import SHADES
 from specchat.app.chat.transcript import Transcript
@@ -242,3 +242,13 @@ def test_pieces_are_safe_and_unknown_ones_show_their_number() -> None:
     assert [pieces.text(i) for i in range(6)] == [" the", "⏎", "␛[2J", "⟨3⟩", "\\u202e", "⟨5⟩"]
     assert pieces.raw(2) == "\x1b[2J"
     assert Pieces().text(7) == "⟨7⟩"
+
+
+@pytest.mark.parametrize(
+    ("reason", "penalty", "told"),
+    [("length", 1.0, "Raise --max-tokens."), ("length", 1.9, "the repetition penalty of 1.9"), ("stop", 1.9, "the schema.")],
+)
+def test_an_answer_that_is_cut_says_what_helps(reason: str, penalty: float, told: str) -> None:
+    answer = Answer("greedy", "identical", reason=reason, asked={"sampling": {"repetition_penalty": penalty}})
+    assert told in cut_sentence(answer, "--max-tokens")
+    assert ("penalty" in cut_sentence(answer, "--max-tokens")) == ("penalty" in told)
