@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,10 @@ OUT_OF_MEMORY = (
     "failed to map segment",
 )
 """How torch's CPU allocator, drivers and the system's loader of libraries word it: they raise plain errors."""
+
+
+LAST_WORDS = re.compile(r"^(?:.*\.(?:c|cc|cpp|cu|h|m):\d+: |terminate called .*\n *what\(\): +)(.+)$", re.MULTILINE)
+"""How ggml and C++ end a process."""
 
 
 def failure(id: int, error: BaseException, loading: str = "") -> Failed:
@@ -74,12 +79,26 @@ def ending(code: int, ready: bool, log: Path, loading: str = "") -> str:
             "context. Your chat is safe; send the message again to restart the engine."
         )
     how = f"signal {-code}, {_name(-code)}" if code < 0 else f"exit code {code}"
+    if code == -signal.SIGABRT and (words := _last_words(log)):
+        how = words
     if loading:
         return (
             f"The engine stopped while it loaded {loading} ({how}; see {log}): that file may be damaged, or of a kind that the "
             "runtime does not know. Your chat is safe; choose another model."
         )
     return f"The engine stopped unexpectedly ({how}; see {log}). Your chat is safe; send the message again to restart it."
+
+
+def _last_words(log: Path) -> str:
+    """What a native library said as it ended the process; the place in its source is left out."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 65_536))
+            said = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    found = LAST_WORDS.findall(said.rpartition("Fatal Python error")[0][-2000:])
+    return found[-1][:200].rstrip(".") if found else ""
 
 
 def _name(number: int) -> str:

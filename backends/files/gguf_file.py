@@ -9,6 +9,7 @@ import mmap
 import re
 import struct
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ MOST_PAIRS, MOST_TENSORS, MOST_STRINGS, MOST_DIMENSIONS = 1 << 14, 1 << 17, 1 <<
 
 MOST_LAYERS = 512
 """llama.cpp takes no more."""
+
+FLOAT32 = 0
+"""The ggml_type of norms."""
 
 STRING, ARRAY = 8, 9
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -278,7 +282,9 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
     for _ in range(pairs):
         begin = reader.at
         key = reader.string()
-        metadata[key] = reader.value(reader.take("I"))
+        metadata[key] = value = reader.value(reader.take("I"))
+        if any(isinstance(each, float) and not isfinite(each) for each in (value if isinstance(value, list) else [value])):
+            raise ValueError(f"{key} is {value}")
         spans[key] = (begin, reader.at)
     found = [_tensor(reader) for _ in range(count)]
     alignment = metadata.get("general.alignment", ALIGNMENT)
@@ -286,6 +292,8 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
         raise ValueError(f"an alignment of {alignment}")
     base = -(-reader.at // alignment) * alignment
     tensors = [Tensor(name, entry, base + offset, length) for name, entry, offset, length in found]
+    if narrow := next((each.name for each in tensors if each.name.endswith("norm.weight") and each.kind != FLOAT32), ""):
+        raise ValueError(f"{narrow} is not in float32")  # llama.cpp ends the process over it
     if any(tensor.begin + tensor.length > size for tensor in tensors):
         raise _Truncated
     header = Header(metadata, count, sum(tensor.length for tensor in tensors))

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.engine import wire
-from specchat.engine.failures import failure
+from specchat.engine.failures import ending, failure
 from specchat.engine.messages import (
     Event,
     Failed,
@@ -217,3 +217,16 @@ def test_anything_else_is_refused(line: bytes) -> None:
 def test_what_memory_is_lacking_for_is_told_as_memory(error: Exception) -> None:
     told = failure(1, error, "m")
     assert (told.cause, "not enough memory for m" in told.sentence) == ("memory", True)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("/src/ggml/ops.cpp:13: unsupported types\n\nFatal Python error: Aborted\n  File 1\n", "(unsupported types; see"),
+        ("terminate called after throwing an instance of 'std::out_of_range'\n  what():  no such key\n", "(no such key; see"),
+        ("/src/ggml/ops.cpp:13: older\n" + "x\n" * 2000 + "Fatal Python error: Aborted\n", "(signal 6, Aborted; see"),
+    ],
+)
+def test_the_last_words_of_a_library_are_the_cause(said: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(said)
+    assert told in ending(-6, True, tmp_path / "log", "model.gguf")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import pickle
 import re
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save
@@ -285,6 +287,10 @@ TOKENS = tokens(builtin_gguf())
 ODD_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "alignment of 0": ({"general.alignment": 0}, "an alignment of 0"),
     "alignment of 2^31": ({"general.alignment": 1 << 31}, "incomplete"),
+    "experts without end": ({"llama.expert_count": math.inf}, "is damaged .llama.expert_count is inf"),
+    "a context of no number": ({"llama.context_length": math.nan}, "is damaged .llama.context_length is nan"),
+    "numbers without end": ({"llama.rope.scaling": [1.0, -math.inf]}, "is damaged .llama.rope.scaling is"),
+    "a norm of halves": ({"output_norm.weight": np.ones(256, np.float16)}, "is damaged .output_norm.weight is not in float32"),
     "a kind of several": ({"general.type": [b"adapter"], "tokenizer.ggml.model": None}, "contains no tokenizer"),
 }
 
@@ -292,7 +298,8 @@ ODD_FILES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", ODD_FILES)
 def test_what_cannot_be_read_is_a_sentence(case: str, tmp_path: Path) -> None:
     values, said = ODD_FILES[case]
-    file = changed(builtin_gguf(), tmp_path / "model.gguf", values)
+    tensors = {name: values.pop(name) for name in [*values] if isinstance(values[name], np.ndarray)}
+    file = changed(builtin_gguf(), tmp_path / "model.gguf", values, tensors)
     with pytest.raises(UserError, match=said) as caught:
         read_header(file)
     assert "\n" not in str(caught.value)

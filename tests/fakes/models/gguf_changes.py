@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from specchat.backends.files.gguf_file import ALIGNMENT, ARRAY, STRING, read_layout
 
 UINT32, INT32, FLOAT32, BOOL = 4, 5, 6, 7
-TYPES = {np.dtype(np.float32): 0, np.dtype(np.int64): 27}
+TYPES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int64): 27}
 """numpy's types of numbers → ggml's."""
 
 
