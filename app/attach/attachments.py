@@ -25,6 +25,7 @@ MOST_BYTES = 2_000_000
 _MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)(?:"|$)|'([^'\n]+)(?:'|$)|([^\s@"'][^\s]*))""", re.MULTILINE)
 _ESCAPED = re.compile(r"(?<!\S)@@(?=\S)")
 _HEADER = re.compile(r"^Attached (?:file|text): ([^\n]{1,300}) \(([\d,.]+ [kM]?B)\)\n(`{3,})\n", re.MULTILINE)
+_BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")
 _TICKS = re.compile(r"`+")
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -118,8 +119,9 @@ def mentioned(message: str) -> Iterator[str]:
 def _path(name: str, folder: Path | None) -> Path:
     if "\0" in name:
         raise UserError(f"{one_line(name)} is not a file name: it contains a NUL character. Correct it.")
-    path = user_path(name)
-    return path if folder is None else folder / path
+    path = (folder or Path()) / user_path(name)
+    # Bytes that are no UTF-8 are typed as they are shown.
+    return path if os.path.lexists(path) else Path(_BYTE.sub(lambda byte: chr(int(byte[1], 16)), str(path)))
 
 
 def read(path: Path, name: str, helps: str = "Check the path.") -> Attachment:

@@ -53,11 +53,16 @@ def spelled(name: str) -> str:
     return f"@{quote}{name}" if folder else f"@{quote}{name}{quote} "
 
 
+def as_typed(name: str) -> str:
+    """A file's name with its bytes that are no UTF-8 as they are shown."""
+    return re.sub("[\udc80-\udcff]", lambda byte: f"\\u{ord(byte[0]):04x}", name)
+
+
 def names_below(folder: Path) -> list[str]:
     """Files below a folder and the folders that hold them, relative to it; what git ignores and hidden ones are left out."""
     files = [PurePosixPath(file.relative_to(folder).as_posix()) for file in islice(walk(folder, LOOK_SECONDS), MOST_NAMES)]
     folders = {f"{parent}/" for file in files for parent in file.parents if parent.name}
-    return sorted(folders) + [str(file) for file in files if str(file).isprintable()]
+    return sorted(folders) + [name for file in files if (name := as_typed(str(file))).isprintable()]
 
 
 def folder_of(query: str) -> str | None:
@@ -75,7 +80,8 @@ def names_in(folder: str) -> list[str]:
     """What is in one folder, folders with a slash at the end; nothing where it cannot be read."""
     try:
         with os.scandir(user_path(folder or ".")) as entries:
-            return [entry.name + "/" * entry.is_dir() for entry in islice(entries, MOST_NAMES) if entry.name.isprintable()]
+            names = [as_typed(entry.name) + "/" * entry.is_dir() for entry in islice(entries, MOST_NAMES)]
+            return [name for name in names if name.isprintable()]
     except (OSError, RuntimeError, ValueError):
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -19,6 +20,14 @@ def use_utf8() -> None:
 def texts(arguments: Sequence[str]) -> list[str]:
     """A command line without the half characters that stand for bytes outside UTF-8. The name of a file stays as it is."""
     return [
-        argument if argument.isascii() or os.path.lexists(argument) else os.fsencode(argument).decode(errors="replace")
+        argument if argument.isascii() or os.path.lexists(argument) else _OTHER_WORDS.sub(_as_text, argument)
         for argument in arguments
     ]
+
+
+_OTHER_WORDS = re.compile(r"\S+|\s+")
+
+
+def _as_text(word: re.Match[str]) -> str:
+    named = word[0].startswith("@") and os.path.lexists(word[0][1:])
+    return word[0] if named else os.fsencode(word[0]).decode(errors="replace")

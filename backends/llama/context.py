@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ class Weights:
         callback = lib.llama_progress_callback(progress)
         params.progress_callback = callback
         errors.clear()
-        self.handle = lib.llama_model_load_from_file(str(file).encode(), params)
+        self.handle = lib.llama_model_load_from_file(os.fsencode(file), params)
         if stopped:
             self.free()
             raise InterruptedError

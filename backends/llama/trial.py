@@ -8,6 +8,7 @@ python -m specchat.backends.llama.trial mtp FILE       # a pass of the model's M
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -133,7 +134,7 @@ def _try(trial: Callable[[Any, Any], bool], file: str) -> int:
     params.n_gpu_layers = 0
     params.load_mtp = trial is _mtp
     params.use_extra_bufts = False  # weights would be rearranged for a single pass
-    model = lib.llama_model_load_from_file(file.encode(), params)
+    model = lib.llama_model_load_from_file(os.fsencode(file), params)
     return 0 if model and trial(lib, model) else 1
 
 

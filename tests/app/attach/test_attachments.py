@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -21,6 +22,8 @@ from specchat.app.attach.attachments import (
     pasted,
 )
 from specchat.app.attach.files import ranked, score, walk
+from specchat.app.attach.names import names_below, names_in
+from specchat.app.terminal.encoding import texts
 from specchat.app.text.cells import FOLDED
 from specchat.errors import UserError
 
@@ -137,3 +140,14 @@ def test_completions_have_the_typed_letters_in_order_and_the_exact_name_first(qu
         best = score(query, found[0])
         assert best is not None
         assert best >= (score(query, query.casefold()) or 0)
+
+
+def test_a_name_that_is_no_utf8_is_found_as_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"no\xffte.txt")
+    Path(name).write_text("lamp")
+    assert names_below(tmp_path) == names_in("") == ["no\\udcffte.txt"]
+    for message in (texts([f"look @{name} \udcff"])[0], f"look @{names_in('')[0]}"):
+        (found,) = attach(message)[1]
+        assert found.text == "lamp"
+    assert texts([f"look @{name} \udcff"]) == [f"look @{name} \ufffd"]

@@ -29,6 +29,7 @@ from specchat.backends.files.sampling import GGUF, OLLAMA, of_folder, recommende
 from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models.gguf_changes import changed, tokens
+from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.tiny import tiny_folder
 
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
@@ -304,6 +305,12 @@ def test_what_cannot_be_read_is_a_sentence(case: str, tmp_path: Path) -> None:
         read_header(file)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+@needs_llama
+def test_a_name_that_is_no_utf8_loads(tmp_path: Path) -> None:
+    file = shutil.copy(builtin_gguf(), tmp_path / os.fsdecode(b"m\xff.gguf"))
+    assert load(Path(file)).info.path == str(file)
 
 
 def test_a_file_that_is_changed_in_nothing_is_good(tmp_path: Path) -> None:
