@@ -6,16 +6,20 @@ import asyncio
 import contextlib
 import json
 import math
+import re
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
 from ... import __version__
 from ...errors import ContextFull, UserError, counted
 from .address import Address, where
-from .refusals import is_full, numbers_of, words_of
+from .encodings import spellings, unpacked
+from .refusals import is_full, numbers_of, wait_of, words_of
 
 CONNECT_SECONDS = 10.0
 """Until a connection stands."""
@@ -25,9 +29,6 @@ ASK_SECONDS = 10.0
 
 MOST_BODY = 128_000_000
 """Bytes of an answer that is no stream: a server's metrics, the models of a large provider, the tokens of a long prompt."""
-
-DECODED = ("gzip", "deflate")
-"""Compressions that httpx reads: none is asked for, but some proxies compress all the same."""
 
 MOST_SAID = 300
 """Characters of a server's own words within a sentence."""
@@ -63,6 +64,7 @@ class Connection:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._key = address.read_key()
+        self._hidden = spellings(self._key) if self._key else None
         headers = {"Accept-Encoding": "identity", "User-Agent": f"specchat/{__version__}"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -94,8 +96,8 @@ class Connection:
         text = " ".join(str(what).split())
         if isinstance(what, BaseException):
             text = text or type(what).__name__
-        if self._key:
-            text = text.replace(self._key, "[key]")
+        if self._hidden is not None:
+            text = self._hidden.sub("[key]", text)
         text = "".join(each if each.isprintable() else "?" for each in text).rstrip(".")
         return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]} …"
 
@@ -146,7 +148,7 @@ class Connection:
             TimeoutError, httpx2.HTTPError
         ):  # a server that fails may stall or hang up in its last sentence
             async with asyncio.timeout(ASK_SECONDS):
-                async for chunk in response.aiter_bytes():
+                async for chunk in unpacked(response):
                     data += chunk
                     if len(data) > MOST_BODY:
                         break
@@ -165,11 +167,7 @@ class Connection:
             self.refuse_redirect(response)
             if not response.is_success:
                 said = _parsed(await self.body(response))
-                raise self.refusal(response.status_code, said, response.headers.get("Retry-After", ""))
-            if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity", *DECODED):
-                raise UserError(
-                    f"{self.address.host} sent compressed data that was not asked for. Check the proxies before it."
-                )
+                raise self.refusal(response.status_code, said, wait_of(response.headers, said))
             yield response
         finally:
             await response.aclose()
@@ -196,6 +194,9 @@ class Connection:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, ssl.SSLError):
             cause = cause.__cause__ or cause.__context__
+        if re.search(r"wrong.version.number|record.layer.failure|http.request", str(error), re.IGNORECASE):
+            plain = self.address.root.replace("https:", "http:", 1)
+            return Unreachable(f"{host} speaks http there, not https. Use {plain} if no one else can listen on the way.")
         if cause is not None or "CERTIFICATE" in str(error).upper():
             return Unreachable(
                 f"The certificate or encryption of {host} is not right ({self.said(error)}). Check the address; a certificate "
@@ -208,9 +209,22 @@ class Connection:
                 f"{host} does not answer as a server of models does ({self.said(error)}). Check the address, and whether it "
                 "begins with http or https."
             )
+        if proxy := self._proxy():
+            return Unreachable(
+                f"The proxy {proxy} does not answer, and {host} is asked through it ({self.said(error)}). Check HTTPS_PROXY, "
+                "HTTP_PROXY, ALL_PROXY and NO_PROXY."
+            )
         return Unreachable(
             f"Nothing answers at {host} ({self.said(error)}). Start the server, or check the address and the network."
         )
+
+    def _proxy(self) -> str:
+        """Host and port of the proxy before the server; empty without one."""
+        url, proxies = urlsplit(self.address.root), getproxies()
+        named = proxies.get(url.scheme) or proxies.get("all") or ""
+        if self.address.local or not named or proxy_bypass(url.netloc):
+            return ""
+        return self.said(named.rpartition("@")[2].rpartition("//")[2].rstrip("/"))
 
     def broken(self, error: BaseException, begun: bool) -> UserError:
         """The connection failed after the request had gone out; `begun` says whether any of the answer had come."""
@@ -223,13 +237,13 @@ class Connection:
             "runs, then send the message again."
         )
 
-    def refusal(self, status: int, body: Any, retry: str = "") -> UserError:
+    def refusal(self, status: int, body: Any, wait: float = 0.0) -> UserError:
         """What a status that is not 200, or an error in the stream, means.
 
         Args:
             status: of HTTP, or the error's own code.
             body: what came with it.
-            retry: of the Retry-After header.
+            wait: seconds after which it wants to be asked again; 0 if it does not say.
         """
         host, message = self.address.host, words_of(body)
         said = f": {self.said(message)}" if message else ""
@@ -255,11 +269,11 @@ class Connection:
                     f"{host} does not have what was asked for ({status}{said}). Check the address and the model's name."
                 )
             case 429:
-                seconds = _seconds(retry)
-                when = f"in {seconds:,.0f} s" if seconds else "in a while"
+                when = f"in {math.ceil(wait):,} s" if wait else "in a while"
                 return UserError(f"{host} takes no more requests now (429{said}). Send the message again {when}.")
             case 503:
-                return UserError(f"{host} is not ready (503{said}). Wait until its model is loaded, then try again.")
+                when = f"Try again in {math.ceil(wait):,} s." if wait else "Wait until its model is loaded, then try again."
+                return UserError(f"{host} is not ready (503{said}). {when}")
             case _ if status >= 500 or status in (408, 425, 499):
                 sentence = f"{host} failed ({status}{said}). Send the message again; the server's log may say why."
                 return Refused(sentence, body)
@@ -287,13 +301,11 @@ def number(value: object) -> float | None:
 def _parsed(data: bytes) -> Any:
     text = data.decode("utf-8-sig", "replace")
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=whole)
     except (ValueError, RecursionError):
         return text
 
 
-def _seconds(retry: str) -> float:
-    try:
-        return max(0.0, min(float(retry), 1e6))
-    except ValueError:  # a date, which few send
-        return 0.0
+def whole(digits: str) -> int | float:
+    """A whole number of JSON, however long: Python refuses to read 5,000 digits."""
+    return int(digits) if len(digits) < 400 else float(digits)

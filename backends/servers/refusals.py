@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 _WORDS = ("error", "message", "detail", "msg")
@@ -11,6 +13,9 @@ _WORDS = ("error", "message", "detail", "msg")
 
 ANSWERED = {"choices", "usage", "timings", "prompt_progress"}
 """What a body has that is no error."""
+
+LONGEST_WAIT = 86_400.0
+"""Seconds."""
 
 DEEPEST = 4
 """Errors within errors that are looked into."""
@@ -40,6 +45,27 @@ def status_of(body: Any) -> int:
     """The status that an error in a stream stands for; a failure of the server's own if it does not say."""
     code = next((table["code"] for table in _tables(body) if "code" in table), None)
     return code if isinstance(code, int) and 400 <= code < 600 else 500
+
+
+def wait_of(headers: Mapping[str, str], body: Any) -> float:
+    """Seconds after which a server wants to be asked again; 0 if it names none, or more than a day."""
+    now = datetime.now(UTC)
+    details: list[Any] = next((table["details"] for table in _tables(body) if isinstance(table.get("details"), list)), [])
+    told: list[tuple[Any, float]] = [(headers.get("Retry-After-Ms"), 0.001), (headers.get("Retry-After"), 1.0)]
+    told += [(row.get("retryDelay"), 1.0) for row in details if isinstance(row, dict)]  # Gemini's: "34s"
+    for value, unit in told:
+        if not isinstance(value, str):
+            continue
+        try:
+            seconds = float(value.strip().removesuffix("s")) * unit
+        except ValueError:
+            try:
+                seconds = (parsedate_to_datetime(value) - now).total_seconds()
+            except (ValueError, TypeError, OverflowError):  # no date, or one without a zone
+                continue
+        if 0 < seconds <= LONGEST_WAIT:
+            return seconds
+    return 0.0
 
 
 def is_full(body: Any) -> bool:

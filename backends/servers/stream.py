@@ -13,10 +13,11 @@ import httpx2
 from ...errors import UserError
 from ..thinking.split import ANSWER
 from .chunks import Chunk, parse
-from .connection import Connection
+from .connection import Connection, whole
 from .dialects import VLLM
+from .encodings import unpacked
 from .identify import Served
-from .refusals import status_of, words_of
+from .refusals import status_of, wait_of, words_of
 from .runs import ByIds, ByTimings, Certainty, Cutter, Run, Uncut
 from .thoughts import Parts
 
@@ -97,7 +98,7 @@ class Reader:
 def _json(text: str) -> Any:
     """What a text says as JSON; the text itself where it is none."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=whole)
     except (ValueError, RecursionError):
         return text
 
@@ -109,7 +110,7 @@ async def events(response: httpx2.Response, reader: Reader) -> AsyncIterator[Any
         ValueError: an event is too large.
         httpx2.HTTPError: the connection failed.
     """
-    async for data in response.aiter_bytes():
+    async for data in unpacked(response):
         for event in reader.take(data):
             yield event
         yield None
@@ -204,7 +205,7 @@ class Stream:
         """Its final counters, once the answer is complete."""
         self._asked = self._loop.time()
         self._first = self._latest = 0.0
-        self._over = self._hung_up = False
+        self._done = self._over = self._hung_up = False
         """Whether the answer is complete; whether the last word has just come."""
         self._ended = ""
         """Why, in the server's word."""
@@ -257,8 +258,10 @@ class Stream:
 
     def _read(self, event: Any) -> None:
         """Take in an event, whatever it is."""
+        if self._done:  # the answer's own word for its end
+            return
         if event == DONE:
-            self._over = self._hung_up = True
+            self._done = self._over = self._hung_up = True
         elif not isinstance(event, str):
             self._take(parse(event))
         elif event[:1] in ("{", "["):
@@ -353,7 +356,7 @@ class Stream:
             self._last = _joined(self._last, chunk)
         if chunk.error is not None:
             if not (self._taker.raw and self._ended in _ENDS):
-                raise self._connection.refusal(status_of(chunk.error), chunk.error)
+                raise self._connection.refusal(status_of(chunk.error), chunk.error, wait_of({}, chunk.error))
             words = self._connection.said(words_of(chunk.error))
             self._doubt(f"After the answer, {self._connection.address.host} told an error: {words}.")
 

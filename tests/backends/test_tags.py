@@ -229,12 +229,11 @@ def test_a_tag_may_be_chosen_under_a_grammar(codec: Codec) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_marks_that_a_file_types_as_text_are_told_of(kind: str, tmp_path: Path) -> None:
     """llama.cpp knows the ends of some families by name, and nothing else."""
-    for names, told in (((), ""), (("<start_of_turn>",), "types <start_of_turn> as ordinary text")):
-        types = [
-            1 if i >= FIRST and NAMES[i - FIRST] in names else of
-            for i, of in enumerate(KINDS[kind]()["tokenizer.ggml.token_type"])
-        ]
-        codec, weights = opened(tmp_path, kind, **{"tokenizer.ggml.token_type": types})
+    for name, told in (("", ""), ("<start_of_turn>", "types <start_of_turn> as ordinary text")):
+        types: Any = KINDS[kind]()["tokenizer.ggml.token_type"]
+        if name:
+            types[IDS[name]] = 1
+        codec, weights = opened(tmp_path, kind, TEMPLATE, **{"tokenizer.ggml.token_type": types})
         assert told in "".join(codec.notes)
         assert bool(told) == bool(codec.notes)
         codec.close()

@@ -4,8 +4,15 @@ constant, made short."""
 from __future__ import annotations
 
 import asyncio
+import base64
+import gzip
+import html
 import json
+import re
+import zlib
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import httpx2
 import pytest
@@ -13,11 +20,12 @@ import pytest
 from specchat.backends import UserError
 from specchat.backends.base import Sampling
 from specchat.backends.servers import connection
+from specchat.backends.servers.address import Address
 from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.identify import Served, identify
 from specchat.backends.servers.stream import Outcome
 
-from ...fakes.model_servers import MODELS, event
+from ...fakes.model_servers import MODELS, event, serving
 from ...fakes.wires import Fed, hear, wired
 
 ANSWER = event({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
@@ -212,3 +220,105 @@ def test_a_request_for_an_answer_is_sent_once() -> None:
     bodies, _, failed = asked("vLLM", lambda _: broken(httpx2.RemoteProtocolError("Server disconnected")), CHAT)
     assert len(bodies) == 1
     assert "broke off before the answer began" in failed
+
+
+DELAY = {
+    "error": {"message": "slow down", "details": [{"@type": "QuotaFailure"}, {"@type": "RetryInfo", "retryDelay": "34.2s"}]}
+}
+IN_A_MINUTE = (datetime.now(UTC) + timedelta(seconds=60)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+WAITS: list[tuple[int, Any, dict[str, str], str]] = [
+    (429, "", {"Retry-After": "7"}, "again in 7 s"),
+    (429, "", {"Retry-After": IN_A_MINUTE}, r"again in (60|[1-5]\d) s"),
+    (429, "", {"Retry-After-Ms": "1500", "Retry-After": "2"}, "again in 2 s"),
+    (429, DELAY, {}, "again in 35 s"),
+    (503, "", {"Retry-After": "20"}, "Try again in 20 s"),
+    (503, "", {}, "Wait until its model is loaded"),
+    *(
+        (429, "", {"Retry-After": odd}, "again in a while")
+        for odd in ("-1", "nan", "1e300", "soon", "Fri, 31 Dec 9999 23:59:59")
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "headers", "said"), WAITS)
+def test_the_time_to_wait_is_told(status: int, body: Any, headers: dict[str, str], said: str) -> None:
+    assert re.search(said, asked("OpenAI-compatible", lambda _: (status, body, headers), CHAT)[2])
+
+
+ZIPPED = gzip.compress(ANSWER)
+ENCODINGS: list[tuple[str, bytes]] = [
+    ("x-gzip", ZIPPED),
+    ("gzip, x-gzip", gzip.compress(ZIPPED)),
+    ("gzip", gzip.compress(ANSWER[:40]) + gzip.compress(ANSWER[40:])),
+    ("deflate", zlib.compress(ANSWER)),
+    ("deflate", zlib.compress(ANSWER, wbits=-15)),
+    *((name, ANSWER) for name in ("gzip", "deflate", "utf-8", "identity, ISO-8859-1", "none")),
+]
+
+
+@pytest.mark.parametrize(("name", "body"), ENCODINGS)
+def test_a_body_is_read_whatever_it_is_called(name: str, body: bytes) -> None:
+    for parts in ([body], [bytes([byte]) for byte in body]):
+        _, outcome, failed = asked("vLLM", lambda _, parts=parts: (200, Fed(*parts), {"Content-Encoding": name}), CHAT)
+        assert (failed, outcome.reason) == ("", "eos")
+
+
+@pytest.mark.parametrize(("name", "body"), [("br", ZIPPED), ("gzip", ZIPPED[:2] + b"x" * 40), ("deflate", b"\xff" * 40)])
+def test_what_cannot_be_unpacked_is_a_sentence(name: str, body: bytes) -> None:
+    failed = asked("vLLM", lambda _: (200, body, {"Content-Encoding": name}), CHAT)[2]
+    assert failed.startswith("The connection to fake:1 broke off")
+
+
+def test_what_stands_behind_the_end_is_dropped_and_long_numbers_are_read() -> None:
+    more = event({"choices": [{"delta": {"content": " more"}}], "usage": {"completion_tokens": int("9" * 4000)}})
+    end = b"data: [DONE]\n\n"
+    digits = more.replace(b"9" * 4000, b"9" * 5000)
+    for body, text in ((digits + ANSWER + end, " moreHi"), (ANSWER + end + digits, "Hi")):
+        heard, _ = hear(lambda _, body=body: (200, body), CHAT, "vLLM")
+        assert heard.text == text
+
+
+@pytest.mark.parametrize("key", ["sk-1/a+b<c>&d", "plain-key-12345"])
+def test_a_key_is_hidden_however_it_is_written(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_KEY", key)
+    wire = connection.Connection(Address("x", "http://h", key=("key_env", "OTHER_KEY")))
+    data = key.encode()
+    for echo in (key, quote(key), quote_plus(key).lower(), json.dumps(key)[1:-1], html.escape(key), data.hex()):
+        assert wire.said(f"no access for {echo}!") == "no access for [key]!"
+    for ahead in (b"", b"Bearer ", b"user:", b"ab"):
+        echo = base64.b64encode(ahead + data).decode()
+        assert len(wire.said(echo).replace("[key]", "")) <= len(base64.b64encode(ahead)) + 4
+
+
+def spoken(url: str) -> str:
+    """What is said of a server that cannot be reached."""
+
+    async def go() -> str:
+        wire = connection.Connection(Address("x", url))
+        try:
+            await wire.get("/v1/models")
+        except UserError as error:
+            return str(error)
+        finally:
+            await wire.close()
+        return ""
+
+    return asyncio.run(go())
+
+
+def test_a_dead_proxy_is_named_and_none_where_there_shall_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("ALL_PROXY", "http://me:secret@127.0.0.1:9")
+    said = spoken("http://models.invalid:8000")
+    assert said.startswith("The proxy 127.0.0.1:9 does not answer, and models.invalid:8000 is asked through it")
+    assert "secret" not in said
+    for off in ("models.invalid", ".invalid", "*", "other, models.invalid:8000"):
+        monkeypatch.setenv("NO_PROXY", off)
+        assert spoken("http://models.invalid:8000").startswith("Nothing answers at models.invalid:8000")
+
+
+def test_https_to_a_port_of_http_says_so() -> None:
+    with serving() as server:
+        assert "speaks http there, not https" in spoken(server.url.replace("http:", "https:"))
