@@ -258,12 +258,12 @@ class Stream:
 
     def _read(self, event: Any) -> None:
         """Take in an event, whatever it is."""
-        if self._done:  # the answer's own word for its end
-            return
         if event == DONE:
             self._done = self._over = self._hung_up = True
         elif not isinstance(event, str):
-            self._take(parse(event))
+            chunk = parse(event)
+            if not self._done or chunk.error is not None:  # text behind the end is none of the answer
+                self._take(chunk)
         elif event[:1] in ("{", "["):
             raise ValueError(event)
         else:

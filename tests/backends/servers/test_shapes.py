@@ -44,7 +44,7 @@ SHAPES: list[tuple[bytes, str]] = [
     (HI.replace(b"data: ", b"event: message\nid: 7\ndata:") + STOP, "Hi there"),
     (b"event: ping\ndata: ping\n\n" + HI + b"data: \n\n: hm\n\n" + STOP, "Hi there"),
     (HI + b'data: {"type": "ping"}\n\ndata: {}\n\n' + STOP, "Hi there"),
-    (choice({"content": "Hi"}) + STOP + choice({"content": " there"}), "Hi there"),
+    (choice({"content": "Hi"}) + STOP + choice({"content": " there"}), "Hi"),
     (HI + event({"choices": [], "usage": {"completion_tokens": 2}}) + STOP, "Hi there"),
     (choice({"content": "Hi \ud83e"}) + STOP, "Hi \ufffd"),
     (b'data: {"choices": [{"delta": {"content":\ndata:  "Hi there"}}]}\n\n' + STOP, "Hi there"),
