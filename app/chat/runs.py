@@ -9,31 +9,36 @@ from ...engine.catalog import Share
 from ...engine.messages import StepRecord
 
 SHADES = 2
-"""Tones that runs take turns in, so that neighbours differ."""
+"""Weights that runs take turns in where they touch, so that neighbours differ."""
 
 WRITTEN = -3
 """The shade of what a constraint wrote without a pass."""
 
 
 class Shades:
-    """Which tone each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
-    several tokens together."""
+    """Which shade each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
+    several tokens together. Blanks show where most runs begin; one that touches the run before it has another shade."""
 
     def __init__(self) -> None:
         self._shade, self._plain = -1, -2
+        self._end = " "  # the last character that is shown
 
     def next(self, step: StepRecord) -> int:
         """The shade of a step's run, as `Run.shade` has it."""
+        shown = step.text + step.held
+        before = shown[step.carried - 1 : step.carried] or self._end
+        begin = shown[step.carried : step.carried + 1] or " "
+        self._end = shown[-1:] or self._end
         if step.grammar and not step.nodes:
-            return WRITTEN
-        if len(step.tokens) - step.earlier > 1:
-            # A run that shows nothing yet leaves its tone to the next, so that visible neighbours always differ.
-            shade = (self._shade + 1) % SHADES
-            if step.text or step.held:
-                self._shade = shade
-            return shade
-        self._plain = -3 - self._plain
-        return self._plain
+            shade = WRITTEN
+        elif len(step.tokens) - step.earlier > 1:
+            touches = self._shade >= 0 and not (before.isspace() or begin.isspace())
+            shade = (self._shade + 1) % SHADES if touches else 0
+        else:
+            shade = self._plain = -3 - self._plain
+        if shown:  # else it leaves its place to the next
+            self._shade = shade
+        return shade
 
 
 Spans = tuple[tuple[int, int, int], ...]
@@ -48,7 +53,7 @@ class Run:
     tokens: int
     method: str
     shade: int
-    """The number of its tone, from 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
+    """From 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
     took none."""
     drafted: int = 0
     accepted: int = 0

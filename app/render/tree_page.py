@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ...engine.messages import StepRecord
 from ..chat.entries import Answer
@@ -41,14 +41,14 @@ LEAST_FOR_NOTE = 8
 PROMPT = "⟨prompt⟩"
 """Stands for the prompt's last token, which no step names."""
 
-LEGEND = (
-    ("●", "$primary", "last token"),
-    ("┃", "$primary", "accepted"),
-    ("×", "bold $error", "rejected"),
-    ("┗", "$primary", "chosen"),
+LEGEND: tuple[tuple[str, Role, str], ...] = (
+    ("●", "trunk", "last token"),
+    ("┃", "trunk", "accepted"),
+    ("×", "cross", "rejected"),
+    ("┗", "trunk", "chosen"),
 )
-BEAM_LEGEND = (LEGEND[0], ("┃", "$primary", "certain"), ("×", "bold $error", "given up"), ("─", "$quiet", "open"))
-"""Signs, their styles, and what they mean."""
+BEAM_LEGEND = (LEGEND[0], ("┃", "trunk", "certain"), ("×", "cross", "given up"), ("─", "guide", "open"))
+"""Signs, their places in the tree, and what they mean."""
 
 
 def tree_lines(
@@ -101,13 +101,14 @@ def tree_lines(
         out += paragraph(gathered(told), cells, "$foreground")
         out += [(), *paragraph(" ".join(told.tokens), cells, lit)] if told.tokens else []
         return out[:height]
-    foot = _foot(tree, record, cells)
+    styles: dict[Role, str] = {**ROLES, "trunk": f"bold {trunk}", "path": f"bold {lit}", "choice": f"bold {lit}"}
+    foot = _foot(tree, record, cells, styles)
     room = height - len(out)
     tight = room < 10 + len(foot)
     side = (5 + (BAR_CELLS + 1 if cells >= BAR_FROM else 0)) if tree.probs else 0  # for probabilities, on the right
     piece: Callable[[int], str] = lambda token: PROMPT if token < 0 else pieces.text(token)  # noqa: E731
     rows = tree_rows(tree, piece, cells - side, max(3, room if tight else room - len(foot)))
-    out += [_row(row, cells, side, lit, trunk) for row in rows]
+    out += [_row(row, cells, side, styles, trunk) for row in rows]
     if not record.tree_tokens and (others := record.nodes - len(tree.tokens)) > 0:
         out.append(line((fit(f"   … {others} more nodes that are not guesses", cells), "italic $quiet")))
     if not tight:
@@ -175,9 +176,8 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
     return [first, tuple(parts)]
 
 
-def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> StyledLine:
+def _row(row: TreeRow, cells: int, side: int, styles: Mapping[Role, str], trunk: str) -> StyledLine:
     """One row of the tree, with its probability at the right."""
-    styles = {**ROLES, "trunk": f"bold {trunk}", "path": f"bold {lit}", "choice": f"bold {lit}"}
     left = tuple((span.text, styles[span.role]) for span in row.spans)
     if not side or row.prob is None:
         return left
@@ -193,12 +193,14 @@ def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> StyledLin
     )
 
 
-def _foot(tree: StepTree, record: StepRecord, cells: int) -> list[StyledLine]:
+def _foot(tree: StepTree, record: StepRecord, cells: int, styles: Mapping[Role, str]) -> list[StyledLine]:
+    """The legend, in the styles of the tree."""
     out: list[StyledLine] = [()]
     shares = [*(f" {percent(share)}" for share in record.shares), *[""] * len(record.drafters)]
     who = zip(SIGNS, record.drafters, shares, strict=False) if tree.sources else ()
     drafters = ((sign, "$foreground", one_line(name) + share) for sign, name, share in who)
-    for sign, style, meaning in (*(LEGEND if tree.beams is None else BEAM_LEGEND), *drafters):
+    signs = ((sign, styles[role], meaning) for sign, role, meaning in (LEGEND if tree.beams is None else BEAM_LEGEND))
+    for sign, style, meaning in (*signs, *drafters):
         entry = ((sign, style), (f" {meaning}", "$quiet"))
         if out[-1] and length(out[-1]) + 2 + length(entry) <= cells:
             out[-1] = (*out[-1], ("  ", ""), *entry)

@@ -13,19 +13,14 @@ RESET = "\x1b[0m"
 BOLD, DIM = "\x1b[1m", "\x1b[2m"
 
 # Ink → (truecolor, the xterm palette's nearest, the 16 colours'). The terminal's background is not known here, so each has a
-# relative luminance of about 0.2: contrast 4.8 on black and 4.3 on white; half tones differ a little in it. Plain blue and red
-# are left out of the 16: unreadable on black. There half tones are bold, which the Linux console shows as brighter.
+# relative luminance of about 0.2: contrast 4.8 on black and 4.3 on white. Plain blue and red are left out of the 16: unreadable
+# on black.
 _INKS: dict[str, tuple[str, str, str]] = {
     "heat-1": ("131;113;17", "100", "36"),
-    "heat-1-half": ("152;131;22", "94", "1;36"),
     "heat-2": ("156;102;8", "130", "32"),
-    "heat-2-half": ("182;118;10", "136", "1;32"),
     "heat-3": ("189;79;15", "166", "33"),
-    "heat-3-half": ("221;92;18", "131", "1;33"),
     "heat-4": ("216;44;38", "160", "35"),
-    "heat-4-half": ("224;86;81", "167", "1;35"),
     "heat-5": ("210;37;124", "162", "91"),
-    "heat-5-half": ("223;76;149", "169", "1;91"),
 }
 
 
@@ -54,11 +49,12 @@ def run_colour(ink: str, depth: Depth) -> str:
         return ""
     if ink.startswith("line"):
         return "\x1b[4m" if ink == "line" else "\x1b[1m"
-    true, xterm, basic = _INKS[ink]
+    true, xterm, basic = _INKS[ink.removesuffix("-bold")]
+    weight = "1;" if ink.endswith("-bold") else ""
     match depth:
         case 16:
-            return f"\x1b[{basic}m"
+            return f"\x1b[{weight}{basic}m"
         case 256:
-            return f"\x1b[38;5;{xterm}m"
+            return f"\x1b[{weight}38;5;{xterm}m"
         case _:
-            return f"\x1b[38;2;{true}m"
+            return f"\x1b[{weight}38;2;{true}m"

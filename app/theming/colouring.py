@@ -52,7 +52,8 @@ class Ink(NamedTuple):
 INKS: Mapping[str, Ink] = {
     "plain": Ink("plain"),
     "plain-written": Ink("quiet"),
-    **{name: Ink(name, f"{name}-tint") for step in STEPS for name in (f"heat-{step}", f"heat-{step}-half")},
+    **{f"heat-{step}": Ink(f"heat-{step}", f"heat-{step}-tint") for step in STEPS},
+    **{f"heat-{step}-bold": Ink(f"heat-{step}", f"heat-{step}-tint", bold=True) for step in STEPS},
     "line": Ink("foreground", underline=True),
     "line-alt": Ink("foreground", bold=True),
 }
@@ -79,8 +80,8 @@ def ink_name(way: Colouring, shade: int, tokens: int) -> str:
 
     Args:
         way: as `effective` has it.
-        shade: of the run's colour, which its neighbours do not have; negative where the pass produced a single token, WRITTEN
-            where a constraint wrote it without one.
+        shade: of the run, which a neighbour that it touches does not have; negative where the pass produced a single token,
+            WRITTEN where a constraint wrote it without one.
         tokens: how many it produced.
     """
     step = heat_step(tokens)
@@ -88,7 +89,7 @@ def ink_name(way: Colouring, shade: int, tokens: int) -> str:
         return "plain-written" if way == "length" else "plain"
     match way:
         case "length" if step and shade >= 0:
-            return f"heat-{step}-half" if shade % 2 else f"heat-{step}"
+            return f"heat-{step}-bold" if shade % 2 else f"heat-{step}"
         case "underline" if shade >= 0:
             return "line-alt" if shade % 2 else "line"
         case _:

@@ -39,9 +39,9 @@ _MOST = (1, 2, 3, 5, LONGEST - 1)
 STEPS = range(1, len(LENGTHS))
 """Steps of the scale that have a colour."""
 
-LISTS = {name: len(STEPS) for name in ("heat", "heat-half", "tint", "tint-half", "dim", "dim-half")} | {"bars": len(LENGTHS)}
-"""Text of runs by length, in full and in the half tone of every second run; what lies behind it; the text in a thought; bars
-that stand for tokens per pass. Each with the number of its colours."""
+LISTS = {name: len(STEPS) for name in ("heat", "tint", "dim")} | {"bars": len(LENGTHS)}
+"""Text of runs by length; what lies behind it; the text in a thought; bars that stand for tokens per pass. Each with the number
+of its colours."""
 
 KEYS = ("summary", "dark", *COLOURS, *TONES, *LISTS)
 """Everything that a theme gives."""
@@ -67,14 +67,13 @@ class Palette:
     lists: Mapping[str, tuple[str, ...]]
     """Colours for each of LISTS."""
 
-    def tone(self, step: int, half: bool = False) -> tuple[str, str]:
-        """Text colour and background of a run by its length (one of STEPS), in full or in the half tone of its neighbours."""
-        end = "-half" if half else ""
-        return self.lists[f"heat{end}"][step - 1], self.lists[f"tint{end}"][step - 1]
+    def tone(self, step: int) -> tuple[str, str]:
+        """Text colour and background of a run by its length (one of STEPS)."""
+        return self.lists["heat"][step - 1], self.lists["tint"][step - 1]
 
     def variables(self) -> dict[str, str]:
-        """Variables of the style sheet. Runs by length are $heat-1, $heat-1-tint, …, in half tone $heat-1-half, …; their text
-        in a thought $heat-1-dim, …; bars $bar-0, $bar-1, …"""
+        """Variables of the style sheet. Runs by length are $heat-1, $heat-1-tint, …; their text in a thought $heat-1-dim,
+        …; bars $bar-0, $bar-1, …"""
         tones, page, ink = self.tones, self.colours["background"], self.colours["foreground"]
         variables = {
             "quiet": tones["quiet"],
@@ -104,10 +103,9 @@ class Palette:
         }
         variables |= {f"bar-{step}": colour for step, colour in enumerate(self.lists["bars"])}
         for step in STEPS:
-            for end in ("", "-half"):
-                name = f"heat-{step}{end}"
-                variables[name], variables[f"{name}-tint"] = self.tone(step, bool(end))
-                variables[f"{name}-dim"] = self.lists[f"dim{end}"][step - 1]
+            name = f"heat-{step}"
+            variables[name], variables[f"{name}-tint"] = self.tone(step)
+            variables[f"{name}-dim"] = self.lists["dim"][step - 1]
         return variables
 
     def sample(self) -> tuple[tuple[str, str], ...]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 from specchat.app.chat.answer_json import answer_json
 from specchat.app.chat.entries import Answer, Figures, Notice, Prompt, StepLog, cut_sentence
 from specchat.app.chat.pieces import Pieces
-from specchat.app.chat.runs import SHADES
 from specchat.app.chat.transcript import Transcript
 from specchat.app.render.blocks import MARK, EntryBlock
 from specchat.engine.messages import Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
@@ -27,18 +24,17 @@ def answer_of(*runs: tuple[int, str], method: str = "lookup") -> Answer:
     return answer
 
 
-def test_neighbouring_runs_differ(make_steps: Callable[..., list[StepRecord]]) -> None:
-    answer = Answer("lookup", "identical")
-    for step in make_steps():
-        answer.add(step)
-    shades = [run.shade for run in answer.runs]
-    assert all(one != other for one, other in pairwise(shades))
-    assert {shade for shade in shades if shade >= 0} == set(range(SHADES))
-
-
-def test_a_run_without_text_takes_no_colour() -> None:
-    answer = answer_of((3, "one"), (2, ""), (2, ""), (3, "two"))
-    assert answer.runs[0].shade != answer.runs[3].shade
+@pytest.mark.parametrize(
+    ("texts", "shades"),
+    [
+        (("one", " two", " three\n", "four"), [0, 0, 0, 0]),
+        (("on", "e t", "wo", " three"), [0, 1, 0, 0]),
+        (("one", "", "", "two"), [0, 0, 0, 1]),
+    ],
+    ids=["apart", "in the middle of words", "with nothing between them"],
+)
+def test_runs_that_touch_differ(texts: tuple[str, ...], shades: list[int]) -> None:
+    assert [run.shade for run in answer_of(*((3, text) for text in texts)).runs] == shades
 
 
 def test_figures() -> None:

@@ -246,7 +246,7 @@ def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> Non
     chat = SavedChat(Transcript([Prompt("Hello"), answer]))
     for theme in ("dark", "light"):
         palette = PALETTES[theme]
-        tones = {colour for step in STEPS for half in (False, True) for colour in palette.tone(step, half)}
+        tones = {colour for step in STEPS for colour in palette.tone(step)}
         assert tones | {palette.colours["background"]} <= colours(whole(chat, "html", theme, "length"))
         for without in ("underline", "off"):
             assert not colours(whole(chat, "html", theme, without)) & tones
@@ -255,7 +255,7 @@ def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> Non
     def inks(way: Colouring) -> list[str | None]:
         return [attrs["class"] for tag, attrs in Page(whole(chat, "html", way=way)).tags if tag == "span" and "title" in attrs]
 
-    steps = ("1", "2-half", "3", "4-half", "5", "1-half")
+    steps = ("1", "2", "3", "4", "5", "1")
     assert inks("length") == ["run plain", *(f"run heat-{step}" for step in steps), "run plain"]
 
 

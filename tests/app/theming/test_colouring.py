@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 from rich.style import Style
 
+from specchat.app.chat.entries import Answer
+from specchat.app.chat.pieces import Pieces
 from specchat.app.chat.runs import SHADES
+from specchat.app.render.tree_page import tree_lines
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.theming.colouring import INKS, WAYS, bared, effective, ink_name, inks_of, legend
+from specchat.app.theming.themes import load_themes
 from specchat.errors import UserError
 
 from ...fakes.pilots import Make, ask, chatting
@@ -102,3 +106,23 @@ async def test_the_setting_counts_from_the_start(make_chat: Make, engine: Any) -
         assert app.chat_screen.view.colouring == "off"
     with pytest.raises(UserError, match="length"):
         changed(Settings(), {"colours": "rainbow"})
+
+
+@pytest.mark.parametrize("theme", load_themes()[0])
+def test_a_step_of_the_scale_has_one_colour_in_legend_text_and_tree(theme: str, tree_steps: Make) -> None:
+    variables = load_themes()[0][theme].variables() | dict(load_themes()[0][theme].colours)
+
+    def drawn(name: str) -> tuple[str, str]:
+        ink = INKS[name].of(variables)
+        return ink.colour, ink.behind
+
+    samples = {name: drawn(name) for text, name in legend("length") if name}
+    for tokens in range(1, 12):
+        found = {drawn(ink_name("length", shade, tokens)) for shade in range(SHADES)}
+        assert found == {samples[ink_name("length", 0, tokens)]}, tokens
+    answer = Answer("fusion", "identical")
+    for step in tree_steps():
+        answer.add(step)
+    rows = tree_lines(answer, 1, Pieces([]), 60, 40)
+    signs = {sign: {style for row in rows for text, style in row if text.strip() == sign} for sign in "●┃"}
+    assert all(len(styles) == 1 for styles in signs.values()), signs

@@ -86,10 +86,9 @@ def test_text_is_readable(path: Path) -> None:
     for text in (colours["foreground"], tones["quiet"]):
         assert contrast(text, tones["cursor"]) >= READABLE * near, "the line that a menu's cursor is on"
     for step in STEPS:
-        for end in ("", "-half"):
-            text, behind = palette.tone(step, bool(end))
-            assert contrast(text, behind) >= least * near, (step, end)
-            assert contrast(palette.lists[f"dim{end}"][step - 1], behind) >= min(READABLE, least) * near, "in a thought"
+        text, behind = palette.tone(step)
+        assert contrast(text, behind) >= least * near, step
+        assert contrast(palette.lists["dim"][step - 1], behind) >= min(READABLE, least) * near, "in a thought"
 
 
 @full
@@ -127,11 +126,9 @@ def test_the_tint_grows_with_every_step_for_every_eye(path: Path) -> None:
         def apart(one: str, other: str, sight: str | None = sight) -> float:
             return distance(seen(one, sight), seen(other, sight)) if sight else distance(one, other)
 
-        tints, halves = palette.lists["tint"], palette.lists["tint-half"]
+        tints = palette.lists["tint"]
         # 2 can just be noticed.
-        assert apart(halves[0], page) >= 5, sight
-        assert all(apart(half, page) < apart(tint, page) for half, tint in zip(halves, tints, strict=True)), sight
-        assert all(apart(half, tint) >= 2.5 for half, tint in zip(halves, tints, strict=True)), sight
+        assert apart(tints[0], page) >= 5, sight
         assert all(apart(more, page) >= apart(less, page) + 2.5 for less, more in pairwise(tints)), sight
 
 
@@ -164,11 +161,9 @@ def test_themes_stay_readable_in_256_colours(name: str) -> None:
     assert contrast(palette.tones["quiet"], colours["panel"]) >= 4.3
     assert contrast(palette.tones["faint"], page) >= VISIBLE * 0.95
     for step in STEPS:
-        for half in (False, True):
-            text, behind = palette.tone(step, half)
-            assert contrast(text, behind) >= 4.4
-            assert behind != page, "a run has a background of its own"
-        assert distance(palette.tone(step)[0], palette.tone(step, half=True)[0]) >= APART
+        text, behind = palette.tone(step)
+        assert contrast(text, behind) >= 4.4
+        assert behind != page, "a run has a background of its own"
     strength = [distance(tint, page) for tint in palette.lists["tint"]]
     assert all(more > less for less, more in pairwise(strength))
     assert len({colours["background"], colours["surface"], colours["panel"]}) == 3
@@ -185,7 +180,7 @@ def test_sixteen_colours_are_those_of_the_terminal() -> None:
 
     every = {*palette.colours.values(), *palette.tones.values(), *(each for found in palette.lists.values() for each in found)}
     assert len(set(map(ansi, every))) == len(every), "each is one of the 16"
-    marks = [tuple(map(ansi, palette.tone(step, half))) for step in STEPS for half in (False, True)]
+    marks = [tuple(map(ansi, palette.tone(step))) for step in STEPS]
     assert len(set(marks)) == len(marks)
     assert (ansi(palette.colours["foreground"]), ansi(palette.colours["background"])) not in marks, "every run has a mark"
     assert all(behind < 8 for _, behind in marks), "the Linux console has no more behind text"
