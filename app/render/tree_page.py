@@ -47,7 +47,12 @@ LEGEND: tuple[tuple[str, Role, str], ...] = (
     ("×", "cross", "rejected"),
     ("┗", "trunk", "chosen"),
 )
-BEAM_LEGEND = (LEGEND[0], ("┃", "trunk", "certain"), ("×", "cross", "given up"), ("─", "guide", "open"))
+BEAM_LEGEND: tuple[tuple[str, Role, str], ...] = (
+    LEGEND[0],
+    ("┃", "trunk", "certain"),
+    ("×", "cross", "given up"),
+    ("─", "guide", "open"),
+)
 """Signs, their places in the tree, and what they mean."""
 
 
