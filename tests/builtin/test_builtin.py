@@ -14,13 +14,19 @@ from transformers import LlamaForCausalLM
 from specchat import builtin
 from specchat.app.tui.chat.welcome import STARTERS
 from specchat.app.tui.tour.tour import PROMPT as TOUR
+from specchat.backends import LoadOptions, load_model
 from specchat.builtin.recipe import evaluate as scoring
 from specchat.builtin.recipe import handwritten
 from specchat.builtin.recipe import tokenizer as tokens_of
+from specchat.builtin.recipe.agreement import agreement
 from specchat.builtin.recipe.corpus import TASKS, draw_task, prompt_text
+from specchat.builtin.recipe.evaluate import jobs
 from specchat.builtin.recipe.generators.draw import Draw, Message
+from specchat.builtin.recipe.gguf_export import export
+from specchat.builtin.recipe.tokenizer import load
 
 from ..cases import FULL
+from ..fakes.models.llama_tiny import needs_llama
 
 COPY = "Repeat this text exactly: "
 
@@ -135,3 +141,33 @@ def test_texts_are_clean_and_fit() -> None:
             # Nothing of the patterns is left.
             assert not re.search(r"\{[a-z]\w*\}|@(list|lines|numbers|code|table|words)\b|\(\w+\|", message["content"])
         assert all(message["content"] == message["content"].strip() for message in messages[1::2])
+
+
+EXACT = LoadOptions(device="cpu", dtype="float32", threads=1)
+
+
+@needs_llama
+def test_q8_0_chooses_what_float32_chooses() -> None:
+    """98% of the tokens of the evaluation's answers (`python -m specchat.builtin.recipe.agreement` takes all of them)."""
+    shipped = builtin.path().parent / "target-Q8_0.gguf"
+    folder = builtin.path()
+    asked = jobs(load(folder), 500 if FULL else 20)
+    same, count = agreement(load_model(str(folder), EXACT), load_model(str(shipped), EXACT), asked)
+    assert count > 300
+    assert same / count >= 0.98
+
+
+@needs_llama
+def test_the_files_that_ship_are_the_recipes(tmp_path: Path) -> None:
+    export(builtin.path(), tmp_path / "target.gguf", "Q8_0", "specchat target")
+    assert (builtin.path().parent / "target-Q8_0.gguf").read_bytes() == (tmp_path / "target.gguf").read_bytes()
+    assert {file.name for file in builtin.path().parent.glob("*.gguf")} == {
+        "eagle-Q8_0.gguf",
+        *(f"{name}-{kind}.gguf" for name in ("target", "draft") for kind in ("Q8_0", "Q4_0")),
+    }
+
+
+def test_all_of_builtin_is_small() -> None:
+    work = builtin.path().parent.parent / "work"
+    files = [file for file in builtin.path().parent.parent.rglob("*") if file.is_file() and work not in file.parents]
+    assert sum(file.stat().st_size for file in files) <= 45_000_000

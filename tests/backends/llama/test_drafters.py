@@ -1,9 +1,12 @@
-"""EAGLE-3 heads, DFlash drafters and MTP layers in GGUF files, against the torch ones behind them."""
+"""EAGLE-3 heads, DFlash drafters, MTP layers and Gemma 4's assistants in GGUF files, against the torch ones behind them."""
 
 from __future__ import annotations
 
 import importlib
+import random
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,12 @@ import torch
 from specchat.backends import UserError, load_model
 from specchat.backends.base import ROOT
 from specchat.backends.files.gguf_file import read_layout
+from specchat.backends.heads.assistant.network import AssistantSession
 from specchat.backends.heads.base import BlockHead, PathHead
+from specchat.backends.heads.formats import Reading
 from specchat.backends.llama.drafters.load import load_gguf_mtp, numbers
 from specchat.backends.llama.model import load_llama
+from specchat.backends.loading import find_model
 from specchat.decoders import Conversation, Generation
 
 from ...cases import FULL
@@ -26,12 +32,25 @@ from ...fakes.drafters.gguf_heads import (
     eagle_file,
     glm_file,
     glm_llama,
+    llama_target,
     load_head,
     torch_target,
     write_blocks,
     write_eagle,
 )
 from ...fakes.drafters.mtp_files import LAYERS, mtp_folder, mtp_target
+from ...fakes.models.gemma import VOCAB as GEMMA_VOCAB
+from ...fakes.models.gemma import WIDTH as GEMMA_WIDTH
+from ...fakes.models.gemma import (
+    WINDOW,
+    gemma,
+    gemma_file,
+    gemma_llama,
+    load_assistant,
+    load_assistant_file,
+    random_assistant_file,
+    write_assistant,
+)
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.llama_tiny import FLOAT32, needs_llama, room, tiny_llama
 from ...zoo import gguf_files as zoo
@@ -75,9 +94,6 @@ def test_dsparks_chain_is_that_of_torch(options: dict[str, Any], tmp_path: Path)
         assert max(far) < APART["F32"] / 5
 
 
-SECOND: dict[str, Any] = {"paths": "dflash2", "candidates": 7}
-
-
 @pytest.mark.parametrize("kind", ["F16", "Q8_0", "Q5_0", "Q4_0"])
 def test_tables_are_decoded_as_gguf_does(kind: str, tmp_path: Path) -> None:
     quants: Any = importlib.import_module("gguf.quants")
@@ -90,54 +106,71 @@ def test_tables_are_decoded_as_gguf_does(kind: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(numbers(file, tensor).numpy(), theirs[tensor.name])
 
 
-WRONG_PATHS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "width": ({"target_hidden_size": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
-    "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have \(1, 2, 6\): it has 6 layers"),
-    "two taps": ({"target_layers": [1, 2]}, {}, "one layer and read 3 of the target's. .* 1 layer and reads 2"),
-    "no taps": ({"target_layers": None}, {}, r"damaged \(target_layers is None\)"),
-    "layers": ({"block_count": 2}, {}, "has 2 layers and reads 3"),
-    "no width": ({"target_hidden_size": None}, {}, r"damaged \(target_hidden_size is None\)"),
-    "nan": ({}, {"fc.weight": np.full((64, 192), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
-    "vocabulary": ({"tokens": [f"t{i}" for i in range(2000)]}, {}, "a vocabulary of 2,000 tokens, and heads-target has 2,048"),
+def assistant_file(folder: Path) -> Path:
+    return gemma_file(write_assistant(folder), folder.with_suffix(".gguf"))
+
+
+MASK, NAMES = "tokenizer.ggml.mask_token_id", "tokenizer.ggml.tokens"
+BAD, TWO = "Cannot load head.gguf: .*invalid data", "a vocabulary of 2 tokens, and heads-target has 2,048"
+WRONG: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[dict[str, Any], dict[str, Any], str]]]] = {
+    "eagle3": (
+        partial(eagle_file, drafted=512),
+        {
+            "width": ({"target_hidden_size": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
+            "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have \(1, 2, 6\): it has 6 layers"),
+            "two taps": ({"target_layers": [1, 2]}, {}, "one layer and read 3 of the target's. .* 1 layer and reads 2"),
+            "no taps": ({"target_layers": None}, {}, r"damaged \(target_layers is None\)"),
+            "layers": ({"block_count": 2}, {}, "has 2 layers and reads 3"),
+            "no width": ({"target_hidden_size": None}, {}, r"damaged \(target_hidden_size is None\)"),
+            "nan": ({}, {"fc.weight": np.full((64, 192), np.nan, np.float32)}, BAD),
+            "vocabulary": ({NAMES: [b"a", b"b"]}, {}, TWO),
+        },
+    ),
+    "dflash": (
+        dflash_file,
+        {
+            "width": ({"embedding_length": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
+            "taps": ({"target_layers": [1, 6]}, {}, r"layers that heads-target does not have \(1, 6\): it has 6 layers"),
+            "block": ({"block_size": 1}, {}, r"damaged \(block_size is 1\)"),
+            "no mask": ({MASK: None}, {}, r"damaged \(mask_token_id is None\)"),
+            "mask": ({MASK: 5000}, {}, "uses the token 5,000 as its mask, and heads-target has 2,048 tokens"),
+            "nan": ({}, {"fc.weight": np.full((64, 128), np.nan, np.float32)}, BAD),
+        },
+    ),
+    "dflash2": (
+        partial(dflash_file, paths="dflash2", candidates=7),
+        {
+            "a part": ({}, {"d2t": np.arange(512)}, "drafts a part of the vocabulary, which DFlash 2 does not do"),
+            "nan": ({}, {"selector_hidden.weight": np.full((12, 64), np.nan, np.float32)}, BAD),
+            "vocabulary": ({NAMES: [b"a", b"b"]}, {}, TWO),
+        },
+    ),
+    "gemma4-assistant": (
+        assistant_file,
+        {
+            "nan": ({}, {"output_norm.weight": np.full(16, np.nan, np.float32)}, BAD),
+            "clusters": ({}, {"masked_embd_centroids.weight": np.ones((4, 16), np.float32)}, "without masked_embd_centroids"),
+            "width": (
+                {"embedding_length_out": 48},
+                {},
+                f"hidden states 48 numbers wide, and those of gemma have {GEMMA_WIDTH}",
+            ),
+            "no width": ({"embedding_length_out": None}, {}, r"damaged \(embedding_length_out is None\)"),
+            "vocabulary": ({NAMES: [b"a", b"b"]}, {}, "a vocabulary of 2 tokens, and gemma has 2,048"),
+        },
+    ),
 }
-"""Metadata and tensors."""
+"""Architecture → how it is written, and what is wrong with it: metadata, tensors, and what is said."""
 
 
-MASK = "tokenizer.ggml.mask_token_id"
-WRONG_BLOCKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "width": ({"dflash.embedding_length": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
-    "taps": ({"dflash.target_layers": [1, 6]}, {}, r"layers that heads-target does not have \(1, 6\): it has 6 layers"),
-    "block": ({"dflash.block_size": 1}, {}, r"damaged \(block_size is 1\)"),
-    "no mask": ({MASK: None}, {}, r"damaged \(mask_token_id is None\)"),
-    "mask": ({MASK: 5000}, {}, "uses the token 5,000 as its mask, and heads-target has 2,048 tokens"),
-    "nan": ({}, {"fc.weight": np.full((64, 128), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
-}
-
-WRONG_SECOND: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "a part": ({}, {"d2t": np.arange(512)}, "drafts a part of the vocabulary, which DFlash 2 does not do"),
-    "nan": ({}, {"selector_hidden.weight": np.full((12, 64), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
-    "vocabulary": ({"tokenizer.ggml.tokens": [b"a", b"b"]}, {}, "a vocabulary of 2 tokens, and heads-target has 2,048"),
-}
-
-
-@pytest.mark.parametrize(
-    ("drafter", "case"),
-    [*(("eagle", c) for c in WRONG_PATHS), *(("dflash", c) for c in WRONG_BLOCKS), *(("dflash2", c) for c in WRONG_SECOND)],
-)
-def test_a_wrong_file_is_refused_in_one_sentence(drafter: str, case: str, tmp_path: Path) -> None:
-    if drafter == "dflash2":
-        values, tensors, words = WRONG_SECOND[case]
-        whole = dflash_file(tmp_path / "whole", **SECOND)
-    elif drafter == "dflash":
-        values, tensors, words = WRONG_BLOCKS[case]
-        whole = dflash_file(tmp_path / "whole")
-    else:
-        values, tensors, words = WRONG_PATHS[case]
-        values = {"tokenizer.ggml.tokens" if key == "tokens" else f"eagle3.{key}": value for key, value in values.items()}
-        values = {key: [v.encode() for v in value] if key.endswith("tokens") else value for key, value in values.items()}
-        whole = eagle_file(tmp_path / "whole", drafted=512)
+@pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind, (_, cases) in WRONG.items() for case in cases])
+def test_a_wrong_file_is_refused_in_one_sentence(kind: str, case: str, tmp_path: Path) -> None:
+    make, cases = WRONG[kind]
+    values, tensors, words = cases[case]
+    values = {key if key.startswith("tokenizer.") else f"{kind}.{key}": value for key, value in values.items()}
+    file = changed(make(tmp_path / "whole"), tmp_path / "head.gguf", values, tensors)
     with pytest.raises(UserError, match=words) as caught:
-        load_head(changed(whole, tmp_path / "head.gguf", values, tensors))
+        load_head(file, gemma_llama() if kind == "gemma4-assistant" else None)
     assert "\n" not in str(caught.value)
 
 
@@ -234,3 +267,53 @@ def test_which_architectures_draft_with_their_own_layer_is_found_by_trying(
             conversation.close()
         assert texts[0] == texts[1] == texts[2]
     model.close()
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_its_scores_are_those_of_torch(ordered: bool, tmp_path: Path) -> None:
+    folder = write_assistant(tmp_path / "assistant", ordered=ordered)
+    ours, theirs, rng = load_assistant_file(gemma_file(folder, tmp_path / "a.gguf")), load_assistant(folder), random.Random(4)
+    assert (ours.info.kind, ours.info.title, ours.info.taps) == ("eagle", "Gemma 4 assistant", (9,))
+    network, _ = theirs.loaded().args
+    theirs = PathHead(theirs.info, partial(AssistantSession, network, Reading((9,))))
+    network.window = WINDOW - 2  # rows beside its own; llama.cpp's window is two rows shorter than transformers'
+    text, ends = [rng.randrange(8, GEMMA_VOCAB) for _ in range(31)], (1, 4, WINDOW - 1, WINDOW, WINDOW + 2, 30)
+    found: list[list[torch.Tensor]] = []
+    pairs: tuple[tuple[Any, Any], ...] = ((gemma_llama(), ours), (gemma(), theirs))
+    for model, head in pairs:
+        target, rows = model.open_session(64, (9,)), []
+        session: Any = head.open(64)
+        session.follow(target)
+        for end in ends:
+            target.prefill(text[target.length : end])
+            rows.append(session.extend(text[session.length + 1 : end + 1], target.states(session.length, end)).logits)
+            rows += [session.grow(*nodes).logits for nodes in (([7, 9], [ROOT, ROOT]), ([11, 13, 15], [0, 0, 1]), ([17], [4]))]
+        found.append(rows)
+    for a, b in zip(*found, strict=True):
+        drafted = b.isfinite()
+        far = (a - b).where(drafted, 0.0).square().mean(-1).sqrt() / b[drafted].std()
+        assert far.max() < 0.02  # the states are apart a little, too: llama.cpp looks GELU up in half precision
+
+
+def test_in_the_middle_of_a_text_the_texts_cache_stays_what_it_was() -> None:
+    """llama.cpp empties the target's cache when an assistant's context is made."""
+    model, head, prompt = gemma_llama(), random_assistant_file(), list(range(30, 55))
+    sessions: list[Any] = [model.open_session(128, (9,)) for _ in range(2)]
+    session, fresh = sessions
+    session.prefill(prompt)
+    head.open(128).follow(session)
+    fresh.prefill(prompt)
+    found, wanted = (each.evaluate([9, 10], [ROOT, 0]).logits.clone() for each in (session, fresh))
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    assert list(session.tokens) == prompt
+
+
+def test_assistants_and_targets_that_do_not_go_together(tmp_path: Path) -> None:
+    folder = write_assistant(tmp_path / "assistant")
+    file = gemma_file(folder, tmp_path / "a.gguf")
+    with pytest.raises(UserError, match="hidden states 24 numbers wide, and those of heads-target have 64"):
+        find_model(str(file)).beside("a", llama_target())
+    with pytest.raises(UserError, match="gives to an assistant in GGUF only"):
+        find_model(str(folder)).beside("a", gemma_llama())
+    with pytest.raises(UserError, match="which drafts for models on llama"):
+        find_model(str(file)).beside("a", gemma())
