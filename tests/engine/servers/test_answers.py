@@ -34,6 +34,7 @@ from specchat.engine.messages import (
 )
 from specchat.engine.servers.answers import measure_answer
 
+from ...fakes.engines import answer
 from ...fakes.model_servers import Pass, Written, llama_server, of_words, serving, vllm
 
 ASKED = [{"role": "user", "content": "hi"}]
@@ -47,13 +48,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
         yield client
 
 
-def loaded(client: EngineClient, model: str, **options: Any) -> Loaded | Failed:
-    id = client.load(model, **options)
-    return next(event for event in client.stream(id) if isinstance(event, Loaded | Failed))
-
-
-def answered(client: EngineClient, prompt: str = "hi", **options: Any) -> list[Event]:
-    return list(client.stream(client.generate(prompt, **options)))
+def loaded(client: EngineClient, model: str) -> Event:
+    return answer(client, client.load(model))[-1]
 
 
 def until(client: EngineClient, holds: Callable[[Event], bool]) -> Event:
@@ -72,7 +68,7 @@ def test_a_server_answers_without_torch_in_any_process(tmp_path: Path) -> None:
         assert (server["engine"], server["method"]) == ("llama-server", "ngram-simple")
         assert ready.info["device"].startswith("llama-server at 127.0.0.1:")
         assert ready.unavailable["lookup"].endswith("decodes, and it decides how.")
-        events = answered(client, max_tokens=40)
+        events = answer(client, client.generate("hi", max_tokens=40))
         assert client.pid is not None
         maps = {Path(each.path).name for each in psutil.Process(client.pid).memory_maps()} if os.name == "posix" else set()
     started, finished = events[0], events[-1]
@@ -131,10 +127,10 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
 def test_what_no_server_can_do_is_refused(client: EngineClient, options: dict[str, Any], said: str) -> None:
     with serving("vLLM", vllm(WRITTEN)) as fake:
         loaded(client, fake.url)
-        failed = answered(client, **options)[-1]
+        failed = answer(client, client.generate("hi", **options))[-1]
         assert isinstance(failed, Failed)
         assert said in failed.sentence
-        assert isinstance(answered(client)[-1], Finished)
+        assert isinstance(answer(client, client.generate("hi"))[-1], Finished)
         client.send(Work(99, "measure"))
         assert "a server decides how it decodes" in until(client, lambda event: isinstance(event, Failed)).sentence  # type: ignore[attr-defined]
 
