@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import Command, Event, Failed, Finished, Started, StepRecord, Steps
+from specchat.engine.messages import Command, Event, Failed, Finished, StepRecord, Steps
 from specchat.engine.wire import dump, parse
 
 from .records import recorded_model
@@ -47,25 +47,20 @@ def answer(client: EngineClient, id: int) -> list[Event]:
     return list(client.stream(id))
 
 
-def until(client: EngineClient, seen: list[Event], enough: Callable[[list[Event]], bool], seconds: float = 120) -> None:
+def until(client: EngineClient, seen: list[Event], enough: Callable[[list[Event]], bool]) -> None:
     """Collect events into `seen` until there are enough."""
-    deadline = time.monotonic() + seconds
     while not enough(seen):
-        event = client.wait(max(0.0, deadline - time.monotonic()))
-        assert event is not None, f"not within {seconds} s; the last were {seen[-3:]}"
+        event = client.wait(120)
+        assert event is not None, f"nothing comes; the last were {seen[-3:]}"
         seen.append(event)
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 120) -> None:
+def wait_until(holds: Callable[[], object]) -> None:
     """Wait for what a thread or another process brings about."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.01)
-
-
-def started(id: int) -> Callable[[list[Event]], bool]:
-    return lambda seen: any(isinstance(event, Started) and event.id == id for event in seen)
 
 
 def ended(*ids: int) -> Callable[[list[Event]], bool]:
@@ -126,14 +121,9 @@ def paced() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(folders)}
 
 
-def wait_gone(pid: int, seconds: float = 120) -> float:
-    """Seconds until no process has this id any more (a zombie counts as gone); fails after `seconds`."""
-    begin = time.monotonic()
-    while time.monotonic() < begin + seconds:
-        if not alive(pid):
-            return time.monotonic() - begin
-        time.sleep(0.01)
-    raise AssertionError(f"process {pid} lives after {seconds} s")
+def wait_gone(pid: int) -> None:
+    """Wait until no process has this id any more (a zombie counts as gone)."""
+    wait_until(lambda: not alive(pid))
 
 
 def alive(pid: int) -> bool:

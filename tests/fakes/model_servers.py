@@ -91,7 +91,7 @@ def _texts(written: Written) -> Iterator[tuple[int, int, str | None]]:
             yield at, number, text
 
 
-def llama_server(written: Written, finish: str = "stop", prompt: int = 13) -> list[bytes]:
+def llama_server(written: Written, finish: str = "stop") -> list[bytes]:
     """An event for each token; all of a pass have its time and its counts."""
     out, drafted, accepted = [event(_chat({"role": "assistant", "content": None}))], 0, 0
     before = -1
@@ -99,7 +99,7 @@ def llama_server(written: Written, finish: str = "stop", prompt: int = 13) -> li
 
     def told(at: int, number: int) -> dict[str, Any]:
         counts = {"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {}
-        read = {"cache_n": 2, "prompt_n": prompt - 2, "prompt_ms": 31.5}
+        read = {"cache_n": 2, "prompt_n": 11, "prompt_ms": 31.5}
         return {**read, "predicted_n": number, "predicted_ms": 0.001 + at * 1.25, **counts}
 
     total = 0
@@ -118,7 +118,7 @@ def llama_server(written: Written, finish: str = "stop", prompt: int = 13) -> li
     elif written.eos:
         timings = told(before + 1, total + 1)
     count = int(timings.get("predicted_n", 0))
-    usage = {"completion_tokens": count, "prompt_tokens": prompt, "prompt_tokens_details": {"cached_tokens": 2}}
+    usage = {"completion_tokens": count, "prompt_tokens": 13, "prompt_tokens_details": {"cached_tokens": 2}}
     out.append(event(_chat({}, finish)))
     out.append(
         event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage, "timings": timings})

@@ -35,16 +35,10 @@ def passage(rng: random.Random, sentences: int) -> str:
     return " ".join(out)
 
 
-def copy_prompts(count: int, seed: int = 7, sentences: int = 4) -> list[str]:
-    """Prompts whose answers repeat text of the prompt."""
-    rng = random.Random(seed)
-    return [f"Repeat this text exactly: {passage(rng, sentences)}" for _ in range(count)]
-
-
-def mixed_prompts(count: int, seed: int = 11) -> list[str]:
+def mixed_prompts(count: int) -> list[str]:
     """Half copying, half questions and stories."""
-    rng = random.Random(seed)
-    copies = iter(copy_prompts(count, seed))
+    rng, copied = random.Random(11), random.Random(11)
+    copies = (f"Repeat this text exactly: {passage(copied, 4)}" for _ in range(count))
     return [
         next(copies) if i % 2 else rng.choice(QUESTIONS) + " " + rng.choice(("", "Please.", f"I am {rng.choice(NAMES)}."))
         for i in range(count)

@@ -33,9 +33,9 @@ LIMIT = 40
 SIZES: dict[str, Any] = {**tiny.SIZES, "num_hidden_layers": 2, "pad_token_id": 1}
 
 
-def longrope(limit: int = LIMIT, **more: Any) -> dict[str, Any]:
+def longrope(**more: Any) -> dict[str, Any]:
     factors = {"short_factor": [1.0] * 4, "long_factor": [1.0, 4.0, 7.0, 10.0]}
-    return {"rope_type": "longrope", "rope_theta": 1e4, **factors, "original_max_position_embeddings": limit, **more}
+    return {"rope_type": "longrope", "rope_theta": 1e4, **factors, "original_max_position_embeddings": LIMIT, **more}
 
 
 NEO = {"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, "hidden_size": 32, "num_layers": 2, "num_heads": 4}

@@ -29,10 +29,10 @@ from ...fakes.models.llama_tiny import CONTEXT, FLOAT32, VOCAB, gguf_of, needs_l
 pytestmark = needs_llama
 
 
-def refused(file: Path, options: LoadOptions = FLOAT32) -> str:
+def refused(file: Path) -> str:
     """The one sentence that a file is refused with."""
     with pytest.raises(UserError) as caught:
-        load_model(str(file), options)
+        load_model(str(file), FLOAT32)
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert str(file.name) in sentence

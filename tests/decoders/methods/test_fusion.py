@@ -117,11 +117,11 @@ def test_a_copy_is_drafted_far_and_free_text_wide() -> None:
     assert fusion(nodes=9, frequent=0).draft(drafting(loop)).tokens == [8, 5, 6, 7, 8, 5, 6, 7, 8]
 
 
-def pieces(rng: random.Random, edits: float, words: int = 4000) -> tuple[list[int], list[int]]:
+def pieces(rng: random.Random, edits: float) -> tuple[list[int], list[int]]:
     """A text with a language's skew, and an answer that copies parts of it, some tokens replaced, left out or put in."""
 
     def word() -> int:
-        return int(words * rng.random() ** 4) + 100
+        return int(4000 * rng.random() ** 4) + 100
 
     prompt = [word() for _ in range(400)]
     answer: list[int] = []
