@@ -41,8 +41,8 @@ THOUGHT_OVER = "The thought had its {}, so its end was put in."
 READ_AGAIN = "Beyond {:,} tokens this model reads a text with other positions, so all of it was read again."
 """A step's note on the model's LongRoPE."""
 
-FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled", "error"]
-"""eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex;
+FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled"]
+"""eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string;
 loop: the answer repeated itself."""
 
 
@@ -68,7 +68,7 @@ class Generation(Iterator[Step]):
         sampling: how the target picks tokens.
         acceptance: when a draft token is accepted; exact if None.
         max_tokens: the most tokens in the answer; None for as many as the context holds.
-        stops: stop strings and regexes that end the answer, besides EOS.
+        stops: strings that end the answer, besides EOS.
         stop_loops: end the answer if it repeats itself far more than ordinary text does (`LoopGuard`).
         constraint: grammar of the whole answer; tokens that would break it are not chosen. It writes forced tokens itself,
             without a pass.
@@ -172,8 +172,6 @@ class Generation(Iterator[Step]):
                 return replace(step, text=step.text + tail, held="", spans=joined(step.spans, self._text.spans()))
             if step is not None:
                 return step
-        if self.trouble is not None:
-            raise self.trouble
         raise StopIteration
 
     @property
@@ -185,11 +183,6 @@ class Generation(Iterator[Step]):
     def thinking(self) -> bool:
         """Whether a thought is open: the answer, if it ends now, ends inside it."""
         return self._text.thinking
-
-    @property
-    def trouble(self) -> UserError | None:
-        """The error that ended the answer early; its text is complete up to there."""
-        return self._text.trouble
 
     @property
     def valid(self) -> bool | None:
@@ -436,8 +429,6 @@ class Generation(Iterator[Step]):
                 continue
             del new[i + 1 :]
             break
-        if self.trouble is not None:
-            self.finish_reason = "error"
         return text
 
 

@@ -165,7 +165,7 @@ class Lanes:
                 sampling=Sampling(**request.sampling),
                 acceptance=Acceptance.parse(request.accept),
                 max_tokens=request.max_tokens,
-                stops=Stops(request.stop, request.stop_regex),
+                stops=Stops(request.stop),
                 stop_loops=request.stop_loops,
                 constraint=constraint_of(request.constraint),
                 think_budget=request.think_budget,
@@ -306,8 +306,6 @@ class Lanes:
             if generation.finish_reason is None:
                 return
             finished = _finished(lane, generation)
-            if generation.trouble is not None:  # a stop may take too long even on the tail
-                raise generation.trouble
         except BaseException as error:  # see `failure`
             self._end(lane)
             self._fail(lane, lane.id, error, finished.tail if finished else _tail(generation))

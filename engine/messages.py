@@ -87,7 +87,6 @@ class Generate(Command):
     """When a draft token is accepted, as `decoders.base.Acceptance.parse` takes it."""
     max_tokens: int | None = None
     stop: list[str] = field(default_factory=list)
-    stop_regex: list[str] = field(default_factory=list)
     constraint: dict[str, str] | None = None
     """What the whole answer must match: `kind` (json_schema, json_object, regex or grammar) and its `text`."""
     stop_loops: bool = False

@@ -169,9 +169,6 @@ def run(
         list[str] | None, option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
     ] = None,
     limits: Annotated[Given, Several(*LIMITS)],
-    stop_regex: Annotated[
-        list[str] | None, option("--stop-regex", "End the answer at a match. Repeat for more.", "REGEX")
-    ] = None,
     raw: Annotated[bool, flag("--raw", "Continue the prompt as it is, without the chat template.")] = False,
     last: Annotated[bool, flag("--continue", "Continue the last chat, and save the exchange in it.")] = False,
     resume: Annotated[str | None, option("--resume", "Continue the chat with this title or number.", "CHAT")] = None,
@@ -202,7 +199,6 @@ def run(
         settings=with_options(read_settings(), given),
         explicit=frozenset(given),
         method_settings=_pairs(set_ or ()),
-        stop_regex=tuple(stop_regex or ()),
         raw=raw,
         as_json=json,
         as_lines=jsonl,

@@ -249,8 +249,6 @@ def asked_of(request: Generate) -> ServerRequest:
     Raises:
         UserError: no server can do it.
     """
-    if request.stop_regex:
-        raise UserError("A server cannot stop at a regular expression. Use --stop with a text.")
     if request.accept != "exact":
         raise UserError("The server decides which draft tokens it accepts. Set accept to exact.")
     messages = request.messages

@@ -159,7 +159,7 @@ def test_plain_steps_are_timed_at_the_end_and_undone(compare: bool, monkeypatch:
         (Generate(2, prompt=""), "empty"),
         (Generate(2, messages=[{"role": "system", "content": "x"}]), "user's message"),
         (Generate(2, prompt="x" * 300), "context"),
-        (Generate(2, prompt="hi", stop_regex=["("]), "("),
+        (Generate(2, prompt="hi", stop=[""]), "stop string is empty"),
     ],
 )
 def test_bad_requests_are_sentences(desk: Desk, request_: Generate, words: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ....engine.catalog import Stops, get, parse_params
+from ....engine.catalog import get, parse_params
 from ....engine.options import SHAPES
 from ....errors import UserError
 from ....plain_file import as_text, user_path
@@ -34,7 +34,6 @@ class Request:
     """The settings that came from the command line."""
     method_settings: Mapping[str, str] = field(default_factory=dict)
     """The values of `--set`, as typed."""
-    stop_regex: tuple[str, ...] = ()
     raw: bool = False
     """The prompt goes as it is: an @ in it is an @, and nothing piped in goes with it."""
     as_json: bool = False
@@ -84,7 +83,7 @@ def kept(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> boo
 
 def check(request: Request) -> None:
     """Refuse what can be seen to be wrong without the engine: its start takes seconds."""
-    settings, method = request.settings, get(request.method())
+    method = get(request.method())
     try:
         parse_params(method, dict(request.method_settings))
     except UserError:
@@ -99,8 +98,6 @@ def check(request: Request) -> None:
         raise
     if len(shapes := [FLAGS[key] for key in SHAPES if key in request.explicit]) > 1:
         raise UserError(f"{' and '.join(shapes)} each say what the answer must look like. Use only one of them.")
-    if settings.stop or request.stop_regex:
-        Stops(settings.stop, request.stop_regex)
     if request.prompt != "-" and not request.prompt.strip():
         raise UserError("The prompt is empty. Type something to answer, or - to read it from standard input.")
     if request.raw and "system" in request.explicit:

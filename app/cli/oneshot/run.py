@@ -349,7 +349,6 @@ class _Run:
         self.id = self.client.generate(
             **asked,
             **generate_fields(answer.asked),
-            stop_regex=list(self.request.stop_regex),
             compare=not self.request.plain or self.output.is_terminal,
         )
 

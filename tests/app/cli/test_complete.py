@@ -87,7 +87,7 @@ def test_every_option_is_completed(home: Path) -> None:
     assert offered("zsh", "specchat --theme ") == theme_names()
     assert "nodes=" in offered("zsh", "specchat run --set ")
     assert offered("zsh", "specchat run --kv-type q8") == ["q8_0"]
-    assert "--stop-regex" in offered("zsh", "specchat run --stop-r")
+    assert "--stop-loops" in offered("zsh", "specchat run --stop-l")
     assert "chats" in offered("zsh", "specchat cha")
 
 

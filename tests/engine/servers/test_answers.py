@@ -120,7 +120,6 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"stop_regex": ["a+"]}, "cannot stop at a regular expression"),
         ({"accept": "rejection"}, "decides which draft tokens it accepts"),
     ],
 )

@@ -121,9 +121,6 @@ def test_limits_and_stops(call: Call, model: str) -> None:
     data = json.loads(call("hello", "--model", model, "--stop", "three one", "--stop", "zzz", "--json")[1])
     assert data["finish_reason"] == "stop"
     assert data["text"].rstrip() == "one two"
-    data = json.loads(call("hello", "--model", model, "--stop-regex", r"\[b.ld\]", "--json")[1])
-    assert data["finish_reason"] == "stop"
-    assert "bold" not in data["text"]
 
 
 def test_settings_of_the_method_count(call: Call, model: str, tmp_path: Path) -> None:
@@ -189,7 +186,6 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
         (["x", "--dtype", "int4"], "--dtype takes one of"),
         (["x", "--model", ""], "--model is empty"),
         (["x", "--raw", "--system", "y"], "Leave out --raw or --system"),
-        (["x", "--stop-regex", "(a|aa)+$"], "The stop regex '(a|aa)+$' takes too long"),
         (["x", "--stop", "y" * 100_000], "--stop: A stop string has 100,000 characters"),
         (["x", "--model", "recorded:/no/such"], "There is no file /no/such"),
         (["x", "--model", "nobody/nothing"], "nobody/nothing is not in the cache"),
