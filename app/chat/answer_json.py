@@ -18,20 +18,21 @@ DOUBLE = 2.0
 def answer_json(answer: Answer) -> dict[str, Any]:
     """What `specchat run --json` tells of it. `tokens` counts an EOS token that was produced; rates are 0 where nothing was
     measured."""
-    totals, plain = answer.totals, answer.figures.plain_seconds
+    totals, figures = answer.totals, answer.figures
+    plain = figures.plain_seconds
     return {
         "method": answer.method,
         "label": answer.label,
-        "prompt_tokens": answer.figures.prompt_tokens,
-        "tokens": totals.tokens,
-        "steps": totals.steps,
-        "tokens_per_step": totals.tokens_per_step,
+        "prompt_tokens": figures.prompt_tokens,
+        "tokens": figures.tokens,
+        "steps": figures.steps,
+        "tokens_per_step": figures.tokens_per_step,
         "grammar_tokens": totals.grammar,
         "own_tokens_per_step": totals.own_tokens_per_step,
         **({"valid": answer.valid, "constraint": answer.asked["constraint"]["kind"]} if answer.asked.get("constraint") else {}),
-        "draft_tokens": totals.drafted,
-        "accepted_tokens": totals.accepted,
-        "acceptance_rate": totals.acceptance_rate,
+        "draft_tokens": figures.drafted,
+        "accepted_tokens": figures.accepted,
+        "acceptance_rate": figures.acceptance or 0.0,
         "ahead_tokens": totals.ahead,
         "wasted_tokens": totals.wasted,
         "alpha": totals.alpha,
@@ -40,8 +41,8 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "nodes": totals.nodes,
         "nodes_per_token": totals.nodes_per_token,
         "flops_per_token": flops(answer.weights, totals.nodes_per_token),
-        "prefill_seconds": answer.figures.prefill_seconds,
-        "first_token_seconds": answer.figures.first_seconds,
+        "prefill_seconds": figures.prefill_seconds,
+        "first_token_seconds": figures.first_seconds,
         "decode_seconds": totals.seconds,
         "tokens_per_second": totals.tokens_per_second,
         "draft_seconds": totals.draft_seconds,
@@ -50,7 +51,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "draft_token_seconds": totals.draft_token_seconds,
         "plain_seconds": plain,
         "pass_seconds": totals.pass_seconds,
-        "speedup": answer.figures.speedup,
+        "speedup": figures.speedup,
         "by_method": {name: _part(part, plain) for name, part in answer.by_method.items()},
         "what_if": _what_if(totals, plain),
         "finish_reason": answer.reason or "",
@@ -81,12 +82,6 @@ def _served(answer: Answer) -> dict[str, Any]:
         return {}
     ids = answer.log.tokens.tolist()
     return {
-        "tokens": figures.tokens,
-        "steps": figures.steps,
-        "tokens_per_step": figures.tokens_per_step,
-        "draft_tokens": figures.drafted,
-        "accepted_tokens": figures.accepted,
-        "acceptance_rate": figures.acceptance or 0.0,
         "decode_seconds": figures.decode_seconds,
         "tokens_per_second": figures.tokens_per_second,
         "token_ids": ids if min(ids, default=0) >= 0 else [],
