@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from specchat.app.history.store import Store
+
 from ..fakes.records import recorded_model
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
@@ -21,6 +23,13 @@ def listed(env: dict[str, str]) -> list[dict[str, object]]:
     done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=True)
     chats: list[dict[str, object]] = json.loads(done.stdout)["chats"]
     return chats
+
+
+def typed(env: dict[str, str]) -> list[str]:
+    """What is being typed, as far as the history has it."""
+    with Store(Path(env["SPECCHAT_DATA"]) / "history.db") as store:
+        rows = store.db.execute("SELECT json FROM drafts").fetchall()
+    return [each["text"] for (row,) in rows for drafts in json.loads(row)[1].values() for each in drafts]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app.history.store import Store
-
 from ..fakes.records import recorded_model
 from ..fakes.terminal import Terminal
-from .conftest import SPECCHAT, listed
+from .conftest import SPECCHAT, listed, typed
 
 WORDS = " ".join(f"lantern-{n}" for n in range(400))
 
@@ -72,10 +69,3 @@ def test_what_is_typed_comes_back_after_a_kill_and_not_in_another_window(env: di
             after.quit()
         alive.send("\x15")
         alive.quit()
-
-
-def typed(env: dict[str, str]) -> list[str]:
-    """What is being typed, as far as the history has it."""
-    with Store(Path(env["SPECCHAT_DATA"]) / "history.db") as store:
-        rows = store.db.execute("SELECT json FROM drafts").fetchall()
-    return [each["text"] for (row,) in rows for drafts in json.loads(row)[1].values() for each in drafts]

@@ -9,13 +9,13 @@ import sys
 import termios
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 import pytest
 
 from ..cases import FULL
 from ..fakes.terminal import Terminal
+from .conftest import typed
 
 SPECCHAT = [sys.executable, "-m", "specchat"]
 
@@ -112,10 +112,6 @@ main()
 
 
 def test_a_draft_is_there_after_whatever_ends_the_program(env: dict[str, str], command: list[str]) -> None:
-    def kept() -> bool:
-        files = (Path(env["SPECCHAT_DATA"]) / "drafts").glob("*.json")
-        return any(draft in file.read_text(encoding="utf-8") for file in files)
-
     def end(terminal: Terminal, how: str) -> int:
         match how:
             case "ctrl+q":
@@ -128,7 +124,7 @@ def test_a_draft_is_there_after_whatever_ends_the_program(env: dict[str, str], c
                 terminal.send("\x1b[1;5H")
                 return 1
             case "SIGKILL":
-                assert until(kept)
+                assert until(lambda: draft in typed(env))
                 terminal.process.kill()
                 return -signal.SIGKILL
             case _:
