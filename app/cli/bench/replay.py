@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,6 +20,7 @@ from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
 from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table, write_table
 from .requests import ReplayRequest
+from .statistics import Pair, ratio, share
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 """Prompt lookup as published: what the others are compared with."""
@@ -171,23 +171,20 @@ def _summary(
     label: str, rows: Sequence[Mapping[str, Any]], plain: Mapping[tuple[str, int], Mapping[str, Any]]
 ) -> dict[str, Any]:
     tokens, steps = sum(row["tokens"] for row in rows), sum(row["steps"] for row in rows)
-    drafted = sum(row["drafted"] for row in rows)
     passes = sum(steps for row in rows for _, steps in row["passes"])
     nodes = sum(n * count for row in rows for n, count in row["passes"])
-    measured = [
-        _seconds(plain[key]) / _seconds(row) for row in rows if (key := (row["file"], row["record"])) in plain and _seconds(row)
-    ]
+    both = [(row, plain[key]) for row in rows if (key := (row["file"], row["record"])) in plain and _seconds(row)]
+    measured = [Pair(row["tokens"], _seconds(row), other["tokens"], _seconds(other)) for row, other in both]
     return {
         "method": label,
         "transcripts": len(rows),
         "tokens": tokens,
         "steps": steps,
         "tokens_per_step": tokens / steps,
-        "tokens_per_step_mean": mean(row["tokens"] / row["steps"] for row in rows),
-        "acceptance_rate": sum(row["accepted"] for row in rows) / drafted if drafted else 0.0,
-        "nodes_per_pass": nodes / passes if passes else 0.0,
-        "draft_microseconds": sum(row["draft_seconds"] for row in rows) / passes * 1e6 if passes else 0.0,
-        "measured_speedup": mean(measured) if measured else None,
+        "acceptance_rate": share(rows, lambda row: row["accepted"], lambda row: row["drafted"]),
+        "nodes_per_pass": nodes / passes if passes else None,
+        "draft_microseconds": sum(row["draft_seconds"] for row in rows) / passes * 1e6 if passes else None,
+        "measured_speedup": ratio(measured) if measured else None,
         "tokens_per_second": tokens / sum(map(_seconds, rows)) if measured else None,
     }
 
@@ -200,7 +197,7 @@ RECORD = ("file", "line", "method", "prompt", "tokens", "steps", "drafted", "acc
 """What `--json` tells of each record and method."""
 
 COLUMNS = (
-    ("tokens a pass", "tokens_per_step_mean", "{:.2f}"),
+    ("tokens a pass", "tokens_per_step", "{:.2f}"),
     ("acceptance", "acceptance_rate", "{:.0%}"),
     ("nodes/pass", "nodes_per_pass", "{:.1f}"),
     ("µs/draft", "draft_microseconds", "{:.0f}"),

@@ -48,7 +48,7 @@ def test_a_replay_scores_the_model_free_methods_and_names_bad_lines(records: Pat
     assert 2 < rows["lookup:nodes=8"]["tokens_per_step"] < rows["lookup:nodes=16"]["tokens_per_step"]
     for row in rows.values():
         assert row["tokens"] == rows["greedy"]["tokens"]
-        assert {"method", "tokens", "steps", "tokens_per_step", "tokens_per_step_mean"} <= set(row)
+        assert {"method", "tokens", "steps", "tokens_per_step"} <= set(row)
     assert {row[key] for row in rows.values() for key in ("measured_speedup", "tokens_per_second")} == {None}
     assert report["transcripts"] == [str(records), str(empty)]
     assert [f"line {n}" in problem for n, problem in zip((3, 4, 5), report["problems"], strict=False)] == [True] * 3
@@ -77,8 +77,8 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path, run: Run)
     assert list(rows) == ["greedy", "lookup", "jacobi"]
     assert len({row["tokens"] for row in rows.values()}) == 1
     assert rows["lookup"]["tokens_per_step"] > 2
-    assert rows["lookup"]["measured_speedup"] > 0
-    assert rows["lookup"]["tokens_per_second"] > 0
+    speeds = [rows[name]["tokens_per_second"] for name in ("lookup", "greedy")]
+    assert rows["lookup"]["measured_speedup"] == pytest.approx(speeds[0] / speeds[1])
 
 
 @pytest.mark.parametrize(
