@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...errors import counted
 from ..chat.compare import SIGNS, Mark
-from ..race.clock import SHORT, Unit, bars, idle
+from ..race.clock import SHORT, Unit, bars
 from ..race.record import RaceLane, RaceRecord
 from ..text.amounts import clock_of, rate, times
 from ..theming.colouring import bar_name
@@ -141,7 +141,7 @@ class Finish(NamedTuple):
     @property
     def figures(self) -> list[str]:
         """Clock or passes, speed, tokens a pass, speedup: as on the screen."""
-        speedup = times(self.speedup) if self.speedup and not idle(self.lane.answer) else "–"
+        speedup = times(self.speedup) if self.speedup else "–"
         return [
             counted(self.passes, "pass", "passes") if self.passes else clock_of(self.seconds),
             f"{rate(self.speed)} {SHORT[self.unit]}/s" if self.speed else "–",

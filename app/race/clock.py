@@ -116,13 +116,15 @@ def finish_line(lanes: Iterable[TimedLane], unit: Unit) -> int:
 
 def speedup(first: TimedLane, other: TimedLane, unit: Unit, line: int) -> float:
     """How many times sooner than the first lane another one had written what both have, by their clocks. 0 where there is
-    nothing to compare.
+    nothing to compare, and for a lane that drafted nothing.
 
     Args:
         first: the lane that is compared with.
         unit: what they are compared in.
         line: the finish line, which counts for lanes that are through; 0 while some still write.
     """
+    if idle(other.answer):
+        return 0.0
     one, two = first.track, other.track
     length = common((one.amount(unit), two.amount(unit)))
     if line and first.answer.through and other.answer.through:

@@ -240,7 +240,7 @@ class Race:
         if self.racers[0].entry.key or self.racers[0].entry.method != PLAIN:
             return
         for racer in self.racers[1:]:
-            if not racer.entry.key and racer.through and not idle(racer.answer):
+            if not racer.entry.key and racer.through:
                 self.dialogue.measure(racer.answer, self.speedup(racer))
 
     @property

@@ -103,7 +103,7 @@ class PaneFoot(Widget):
         amount = _amount(state)
         parts: dict[str, list[tuple[str, str]]] = {
             "sign": [(state.sign, f"bold {state.mark_style}")],
-            "speedup": [(times(state.speedup) if state.speedup and not state.doing else "", "bold $foreground")],
+            "speedup": [(times(state.speedup) if state.speedup else "", "bold $foreground")],
             "seconds": [(f"{state.passes:,}", "bold $foreground"), (" passes" if state.passes != 1 else " pass", "$quiet")]
             if state.slowed
             else [(clock_of(state.seconds), "bold $foreground")],

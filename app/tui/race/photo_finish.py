@@ -104,10 +104,7 @@ class PhotoFinish(Widget):
         columns: list[tuple[str, list[tuple[str, str]]]] = [
             ("passes", [(f"{row.passes:,}", "bold $foreground") for row in rows])
             if slowed
-            else (
-                "speed",
-                [(times(row.speedup) if row.speedup and not row.doing else "–", "bold $foreground") for row in rows],
-            ),
+            else ("speed", [(times(row.speedup) if row.speedup else "–", "bold $foreground") for row in rows]),
             *(
                 [(f"at {line:,}", [(clock_of(row.arrival) if row.arrival else "–", "$foreground") for row in rows])]
                 if line and not slowed

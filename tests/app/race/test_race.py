@@ -160,6 +160,7 @@ def test_a_lane_that_drafted_nothing_has_no_place(dialogue: Dialogue, engine: Fa
     dialogue.drain()
     assert [made.place(racer) for racer in made.racers] == [2, 1, None]
     assert {row.name: row.doing for row in standings(made)} == {"greedy": "", "lookup": "", "suffix": "drafted nothing"}
+    assert made.speedup(made.racers[2]) == made.record().speedup(made.record().lanes[2]) == 0, "no × and no bar either"
 
 
 def test_the_prompt_is_one_figure_for_the_lanes_of_a_model(dialogue: Dialogue, engine: FakeEngine) -> None:
