@@ -11,7 +11,7 @@ class UserError(Exception):
 
 
 class NotPossible(UserError):
-    """Asked for in other words it would not work either: what it needs is not there."""
+    """A request that no other wording could satisfy, because a requirement is missing."""
 
 
 class Cancelled(Exception):
@@ -23,24 +23,24 @@ class ContextFull(UserError):
 
 
 def counted(count: int, noun: str, nouns: str = "") -> str:
-    """A number with its noun: `1 token`, `1,024 tokens`; `nouns` is a plural that does not just add an s."""
+    """Write a number with its noun: `1 token`, `1,024 tokens`; `nouns` is a plural that does not just add an s."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error of some library says, to stand inside a sentence; its kind if it says nothing."""
+    """Quote the first line of a library's error, to stand inside a sentence; its kind if it has no text."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
-    """The end of an error about an unknown name: `did you mean lookup?`
+    """Write the end of an error about an unknown name: `did you mean lookup?`
 
     Dotted names match by either part: `top_p`, `samplng.top_p`, `sampling.topp` and `methods.top_p` all suggest
     `sampling.top_p`.
 
     Args:
-        name: what was typed.
+        name: as typed.
         known: the names that exist.
         otherwise: the end when no name is close; None lists all of them.
     """
@@ -48,11 +48,11 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
 
     known = list(known)
     last = name.rpartition(".")[2]
-    begun = [other for other in known if len(last) > 2 and other.rpartition(".")[2].startswith(last)]
+    longer = [other for other in known if len(last) > 2 and other.rpartition(".")[2].startswith(last)]
     if "." in name:
-        begun = [other for other in begun if other.startswith(name)] or begun
-    near = begun if len(begun) == 1 else get_close_matches(name, begun or known, n=1)
-    near = near or sorted(begun, key=lambda other: len(other.rpartition(".")[2]))[:1]
+        longer = [other for other in longer if other.startswith(name)] or longer
+    near = longer if len(longer) == 1 else get_close_matches(name, longer or known, n=1)
+    near = near or sorted(longer, key=lambda other: len(other.rpartition(".")[2]))[:1]
     near = near or [other for other in known if other == last or other.endswith(f".{last}")]
     near = near or get_close_matches(last, known, n=1)
     if near:
@@ -61,5 +61,5 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
 
 
 def shell_line(*words: str) -> str:
-    """A command to show, quoted for the shell, since other people chose the names in it. None is shown that was not here."""
+    """Quote a command for the shell, since other people chose the names in it. Every command shown goes through here."""
     return shlex.join(words)

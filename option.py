@@ -15,19 +15,19 @@ NEXT_LOAD = "from the next start, when a model is loaded"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is said of an option."""
+    """The description of an option."""
 
     help: str
     """A sentence; `{}` in it stands for the choices."""
     metavar: str
-    """What stands for its value in the help of a command."""
+    """The placeholder of its value in the help of a command."""
     group: str
     when: str
-    """When a change takes effect."""
+    """The moment when a change takes effect."""
     choices: tuple[str, ...] = ()
-    """The words that it may be; empty for anything."""
+    """The allowed words; empty for anything."""
     form: str = ""
-    """Regular expression of what it may be."""
+    """Regular expression of the allowed values."""
     shape: str = ""
     """The same in words, to follow "takes"."""
     low: int | None = None
@@ -42,12 +42,15 @@ def option(
     default: Any, help: str, metavar: str = "", *, choices: Sequence[str] = (), group: str = "Model", when: str, **more: Any
 ) -> Any:
     """Declare a field of a dataclass as an option; `more` are other fields of Option."""
-    told = f"{', '.join(choices[:-1])} or {choices[-1]}" if choices else ""
-    said = Option(help.replace("{}", told), metavar or "NAME", group, when, tuple(choices), **more)
-    return field(default=default, metadata={"option": said})
+    listed = f"{', '.join(choices[:-1])} or {choices[-1]}" if choices else ""
+    description = Option(help.replace("{}", listed), metavar or "NAME", group, when, tuple(choices), **more)
+    return field(default=default, metadata={"option": description})
 
 
-def options_of(declared: type[Any]) -> Mapping[str, Option]:
-    """The options among the fields of a dataclass, by name."""
-    found = {f.name: (f.metadata["option"], str(f.type)) for f in fields(declared) if "option" in f.metadata}
-    return {name: replace(said, kind=kind.removesuffix(" | None")) for name, (said, kind) in found.items()}
+def declared_options(declaring: type[Any]) -> Mapping[str, Option]:
+    """List the options among the fields of a dataclass, by name."""
+    return {
+        f.name: replace(f.metadata["option"], kind=str(f.type).removesuffix(" | None"))
+        for f in fields(declaring)
+        if "option" in f.metadata
+    }

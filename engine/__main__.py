@@ -25,7 +25,7 @@ def main() -> None:
         cast(io.TextIOWrapper, stream).reconfigure(line_buffering=True, errors="backslashreplace")
     faulthandler.enable(file=2)
     prepare(os.environ)  # read when the libraries are loaded, so it must be set before torch is
-    # Ctrl-C reaches the terminal's whole group; what it means is the app's to decide.
+    # Ctrl-C reaches the terminal's whole group; the app decides on its meaning.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     from ..decoders.methods.auto import figures
@@ -38,11 +38,12 @@ def main() -> None:
 
 def prepare(environment: MutableMapping[str, str]) -> None:
     """Have OpenMP's threads spin between two operators for about as long as Python needs, then sleep, and torch ask the system
-    for huge pages; what was set before is left alone.
+    for huge pages; variables that are set already stay.
 
-    Threads that only spin hold up the one that has work where others want the cores too (the drawing process does); those that
-    only sleep take longer to wake than a small operator takes. On two idle cores a pass of the built-in model took 1.6 ms, and
-    5.8 where threads only slept (llama.cpp 0.8 and 7.0); beside a spinning process on each core neither was clearly quicker.
+    Threads that only spin hold up the working one when other processes want the cores too (the drawing process does); those
+    that only sleep take longer to wake than a small operator takes. On two idle cores a pass of the built-in model took 1.6 ms,
+    and 5.8 where threads only slept (llama.cpp 0.8 and 7.0); next to a spinning process on each core neither was clearly
+    quicker.
 
     Each pass reads all weights once: in huge pages the CPU looks up a five-hundredth as many addresses.
     """

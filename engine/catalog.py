@@ -1,4 +1,4 @@
-"""What the process that draws may know of decoding methods. No runtime is imported, so asking costs milliseconds."""
+"""The decoding methods as the drawing process may see them, without importing a runtime."""
 
 from __future__ import annotations
 

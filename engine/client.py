@@ -39,24 +39,20 @@ from .messages import (
 from .wire import dump, parse
 
 QUIT_SECONDS = 1.0
-"""How long `close` lets the engine end by itself."""
+"""Time that `close` gives the engine to end on its own."""
 
 
 class EngineClient:
     """Runs one engine process at a time: starts it at the first command (or by `start`), and again when a prompt needs it.
 
-    All methods may be called from any thread and return at once, but for `wait`, `stream` and `close`. When the process
-    ends unasked, the events that it had sent are delivered, then exactly one Failed with cause "died": its `id` is that of
-    the oldest running answer, else of the load, else 0, and `others` names what else ended with it. The next Load or
+    All methods may be called from any thread and return at once, except `wait`, `stream` and `close`. When the process ends
+    unexpectedly, the events that it had sent are delivered, then exactly one Failed with cause "died": its `id` is that of the
+    oldest running answer, else of the load, else 0, and `others` has the other ids that ended with it. The next Load or
     Generate starts a new process; before a Generate the last model is loaded again (its events carry the id of its Load).
     """
 
     def __init__(self, *, log: Path | None = None) -> None:
-        """Make a client; no process yet.
-
-        Args:
-            log: the engine's log file; None for the usual one.
-        """
+        """Make a client without a process; `log` is the engine's log file, None for the usual one."""
         self._log = log
         self._ids = itertools.count(1)
         self._events: deque[Event] = deque()
@@ -67,7 +63,7 @@ class EngineClient:
         self._running: dict[int, Command] = {}
         """Answers and loads that were sent to the living process and have not ended, oldest first."""
         self._model: Load | None = None
-        """What to load again in a new process."""
+        """The load to repeat in a new process."""
         self._closed = False
         self._outgoing: queue.SimpleQueue[Command | Callable[[], object] | None] = queue.SimpleQueue()
         self._quit_sent = threading.Event()
@@ -96,15 +92,15 @@ class EngineClient:
     # Commands
 
     def next_id(self) -> int:
-        """A fresh id for a command."""
+        """Return a fresh id for a command."""
         return next(self._ids)
 
     def start(self) -> None:
-        """Start the process ahead of the first command, so that the two load side by side."""
+        """Start the process ahead of the first command, so that app and engine load at the same time."""
         self._outgoing.put(self._spawn)
 
     def send(self, command: Command) -> None:
-        """Send a command; without a process Load and Generate start one, and the others have nothing to do."""
+        """Send a command; without a process Load and Generate start one, and other commands are dropped."""
         self._outgoing.put(command)
 
     def load(self, model: str, **options: Any) -> int:
@@ -135,20 +131,20 @@ class EngineClient:
     # Events
 
     def drain(self) -> list[Event]:
-        """All events that have come in since the last call."""
+        """Return the events that have come in since the last call."""
         with self._changed:
             events = list(self._events)
             self._events.clear()
         return events
 
     def wait(self, timeout: float | None = None) -> Event | None:
-        """The next event; None after `timeout` seconds without one, or once the client is closed."""
+        """Wait for the next event; None after `timeout` seconds without one, or once the client is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._events or self._closed, timeout)
             return self._events.popleft() if self._events else None
 
     def stream(self, id: int) -> Iterator[Event]:
-        """Events (of every id) up to the one that ends the load or answer `id`, or up to the end of the process."""
+        """Yield events (of every id) up to the one that ends the load or answer `id`, or up to the end of the process."""
         while (event := self.wait()) is not None:
             yield event
             if ends(event) and (getattr(event, "id", 0) == id or (isinstance(event, Failed) and id in event.others)):
@@ -166,7 +162,7 @@ class EngineClient:
         atexit.unregister(self.close)
         deadline = time.monotonic() + QUIT_SECONDS
         self._outgoing.put(Quit())
-        # Not before the writer has had its turn: it may be starting a process at this moment.
+        # Only after the writer has run: it may be starting a process at this moment.
         self._quit_sent.wait(QUIT_SECONDS)
         process, reader = self._process, self._reader
         if process is not None:
@@ -199,7 +195,7 @@ class EngineClient:
         if process is None:
             if not isinstance(command, Load | LoadBeside | Generate | Work):
                 return
-            if not self._spawn(reload=not isinstance(command, Load), wanted_by=command.id):
+            if not self._spawn(reload=not isinstance(command, Load), needed_by=command.id):
                 return
             process = self._register(command)
         if process is not None:
@@ -208,7 +204,7 @@ class EngineClient:
             self._deliver(Failed(command.id, "died", f"The engine keeps stopping. {self.log_path} says why."))
 
     def _register(self, command: Command) -> subprocess.Popen[bytes] | None:
-        """The process to write the command to. From here on the command ends with the process, if that ends first."""
+        """Return the process to write the command to. From now on the command ends with the process, if that ends first."""
         with self._changed:
             if self._process is not None and isinstance(command, Load | LoadBeside | Generate | Work):
                 self._running[command.id] = command
@@ -222,8 +218,8 @@ class EngineClient:
             while view:
                 view = view[process.stdin.write(view) :]
 
-    def _spawn(self, reload: bool = False, wanted_by: int = 0) -> bool:
-        """Start a process unless one runs; whether one runs now."""
+    def _spawn(self, reload: bool = False, needed_by: int = 0) -> bool:
+        """Start a process unless one runs; return whether one runs now."""
         if self._process is not None or self._closed:
             return not self._closed
         stand_somewhere()
@@ -241,13 +237,14 @@ class EngineClient:
                 process_group=0,
             )
         except OSError as error:
-            self._deliver(Failed(wanted_by, "died", f"Could not start the engine: {error}."))
+            self._deliver(Failed(needed_by, "died", f"Could not start the engine: {error}."))
             return False
         finally:
             os.close(stderr)
         reader = threading.Thread(target=self._read_all, args=(process,), name="engine-reader", daemon=True)
         with self._changed:
-            self._process, self._reader = process, reader
+            self._process = process
+            self._reader = reader
         reader.start()
         if reload and self._model is not None:
             self._send_now(self._model)
@@ -271,7 +268,7 @@ class EngineClient:
             process.kill()
             code = process.wait()
         assert process.stdin is not None
-        self._outgoing.put(process.stdin.close)  # there, so that no write can meet a closed descriptor
+        self._outgoing.put(process.stdin.close)  # on the writing thread, so that no write can meet a closed descriptor
         self._report_end(code, ready)
 
     def _report_end(self, code: int, ready: bool) -> None:
@@ -279,16 +276,16 @@ class EngineClient:
             self._process = None
             lost = dict(self._running)
             self._running.clear()
-            if self._model is None:  # the load that it ended in: the next prompt tries it again
+            if self._model is None:  # it ended during this load, which the next prompt tries again
                 self._model = next((command for command in lost.values() if isinstance(command, Load)), None)
             if self._closed:
                 return
             answers = [id for id, command in lost.items() if isinstance(command, Generate)]
             id = next(iter([*answers, *lost]), 0)
-            others = [other for other in lost if other != id]
-            # Under the lock, so that nothing of the next process can come before it.
-            loading = next(filter(None, map(loading_of, lost.values())), "")
-            self._events.append(Failed(id, "died", ending(code, ready, self.log_path, loading), others=others))
+            # Under the lock, so that no event of the next process can come before it.
+            loading = next(filter(None, map(models_to_load, lost.values())), "")
+            sentence = ending(code, ready, self.log_path, loading)
+            self._events.append(Failed(id, "died", sentence, others=[other for other in lost if other != id]))
             self._changed.notify_all()
 
     def _deliver(self, event: Event) -> None:
@@ -301,8 +298,8 @@ class EngineClient:
             self._changed.notify_all()
 
 
-def loading_of(command: Command) -> str:
-    """The models that a command loads; empty if it is another one."""
+def models_to_load(command: Command) -> str:
+    """Name the models that a command loads; "" if it loads none."""
     match command:
         case Load():
             return " with ".join((command.model, *command.drafts))
@@ -312,5 +309,5 @@ def loading_of(command: Command) -> str:
 
 
 def ends(event: Event) -> bool:
-    """Whether nothing more comes for the event's id."""
+    """Return whether the event is the last one of its id."""
     return isinstance(event, Loaded | LoadedBeside | Finished | Worked) or (isinstance(event, Failed) and event.ended)

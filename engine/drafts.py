@@ -1,5 +1,5 @@
-"""What drafts beside a target: the draft models and the trained drafter that were asked for, or the built-in target's own draft
-model, loaded when it is first needed."""
+"""The draft models and the trained drafter of a target: those that a load names, or the built-in target's, loaded when first
+needed."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from ..errors import UserError
 from .messages import Load
 
 OPTION = re.compile(r"--(?=(device|dtype|threads)\b)")
-"""How the options that the draft model has too begin."""
+"""The dashes of options that the draft model has too."""
 
 
-def options_of(command: Load) -> LoadOptions:
-    """How to load the target."""
+def load_options(command: Load) -> LoadOptions:
+    """Return the options of the target's load."""
     return LoadOptions(**{f.name: getattr(command, f.name) for f in fields(LoadOptions)})
 
 
 class Drafts:
     """The draft models and the trained drafter of one load, for all its lanes.
 
-    Those that were asked for are found before the target is loaded, so that a wrong name costs nothing, and loaded after it.
+    Those that the load names are located before the target is loaded, so that a wrong name costs nothing, and loaded after it.
 
     Args:
-        command: names the target and, perhaps, what drafts for it.
-        progress: told about each stage.
+        command: names the target and perhaps its drafters.
+        progress: called at each stage.
         cancelled: polled; answering True raises Cancelled.
 
     Raises:
@@ -49,96 +49,91 @@ class Drafts:
     def __init__(
         self, command: Load, progress: StageProgress | None = None, cancelled: Callable[[], bool] | None = None
     ) -> None:
-        target = self.target_options = options_of(command)
-        """How to load the target."""
+        target = self.target_options = load_options(command)
         self._options = _draft_options(command)
         self._own_threads = command.draft_threads is not None
         self._target: Model | None = None
-        self._found: dict[str, Loader] = {}
-        """The draft models that were asked for."""
-        self._asked_head: tuple[str, Loader] | None = None
-        """The trained drafter that was asked for."""
+        self._named: dict[str, Loader] = {}
+        """The draft models that the load names."""
+        self._named_head: tuple[str, Loader] | None = None
+        """The trained drafter that the load names."""
         self._built_in = ""
-        """The built-in target's own draft model, where nothing was asked for."""
+        """The built-in target's draft model, if the load names no drafter."""
         self.models: list[Model] = []
         """The draft models, once they are loaded."""
         self.head: Head | None = None
-        """The trained drafter, once it is loaded: the one that was asked for, or the target's own MTP layer."""
+        """The trained drafter, once it is loaded: the named one, or the target's MTP layer."""
         self.no_mtp = ""
-        """Why the target's own MTP layer is of no use, if it has one."""
-        self._own_head: Loader | None = None
-        """The built-in target's, which the first method that needs it loads."""
+        """The reason why the target's MTP layer cannot be used, if it has one."""
+        self._built_in_head: Loader | None = None
+        """The built-in target's trained drafter, which the first method that needs it loads."""
         for spec in command.drafts:
-            # A head runs where its target does: of a built-in one, which is there for both runtimes, that one is found.
+            # A built-in head ships for both runtimes: choose the one for the target's.
             options = replace(self._options, backend=target.backend) if spec == BUILTIN_EAGLE else self._options
             try:
-                found = find_model(spec, options, progress=progress, cancelled=cancelled)
+                loader = find_model(spec, options, progress=progress, cancelled=cancelled)
             except UserError as error:
                 raise _naming(spec, error) from None
-            if found.head is None:
-                self._found[spec] = found
-            elif self._asked_head is not None:
+            if loader.head is None:
+                self._named[spec] = loader
+            elif self._named_head is not None:
                 raise UserError(
-                    f"{self._asked_head[0]} and {spec} are both trained drafters, and a model runs with one at a time. Leave "
+                    f"{self._named_head[0]} and {spec} are both trained drafters, and a model runs with one at a time. Leave "
                     "one of them out; draft models may be several."
                 )
             else:
-                self._asked_head = spec, found
+                self._named_head = spec, loader
                 if command.model == BUILTIN and target.backend == "auto":
-                    self.target_options = replace(target, backend=found.head.runtime)
-        own = command.model == BUILTIN and not command.drafts
-        if own and any(builtin_path(BUILTIN_DRAFT).glob("*.safetensors")):
+                    self.target_options = replace(target, backend=loader.head.runtime)
+        unnamed = command.model == BUILTIN and not command.drafts
+        if unnamed and any(builtin_path(BUILTIN_DRAFT).glob("*.safetensors")):
             self._built_in = BUILTIN_DRAFT
 
     def __bool__(self) -> bool:
-        """Whether there is a draft model, loaded or not."""
-        return bool(self._found or self._built_in)
+        """Return whether there is a draft model, loaded or not."""
+        return bool(self._named or self._built_in)
 
     @property
     def pard(self) -> bool:
         """Whether one is a PARD model, loaded or not."""
         if self.models:
             return any(model.info.pard_token is not None for model in self.models)
-        # What is loaded only when it is needed is the built-in one.
+        # Only the built-in one is loaded later.
         return bool(self) and "pard_token" in read_json(builtin_path(BUILTIN_DRAFT) / "config.json")
 
     def join(self, target: Model) -> None:
-        """The target is loaded: load what was asked for to draft for it.
+        """Load the named drafters, once the target is loaded.
 
         Raises:
             UserError: it cannot be loaded, or one of several draft models has other tokens than the target; says why.
             Cancelled: the load was cancelled.
         """
         self._target = target
-        if self._found:
+        if self._named:
             self.get()
-        if self._asked_head is not None:
-            spec, found = self._asked_head
+        if self._named_head is not None:
+            spec, loader = self._named_head
             try:
                 if spec == BUILTIN_EAGLE:
-                    found = self._find_own(BUILTIN_EAGLE, target)
-                self.head = found.beside(spec, target)
+                    loader = self._find_built_in(BUILTIN_EAGLE, target)
+                self.head = loader.beside(spec, target)
             except UserError as error:
                 raise _naming(spec, error) from None
             return
         if self._built_in:
-            with suppress(UserError):  # an installation without it, or a build of llama.cpp that has no use for it
-                found = self._find_own(BUILTIN_EAGLE, target)
-                self._own_head = found if found.head is not None else None
+            with suppress(UserError):  # an installation without it, or a build of llama.cpp that cannot run it
+                loader = self._find_built_in(BUILTIN_EAGLE, target)
+                self._built_in_head = loader if loader.head is not None else None
         able = target.info.capabilities
         if target.info.path and able.chain and able.states:
             self._load_mtp(target)
 
-    def _find_own(self, spec: str, target: Model) -> Loader:
-        """A built-in draft model or head, for the runtime that the target was loaded on.
-
-        Raises:
-            UserError: this installation does not have it.
-        """
+    def _find_built_in(self, spec: str, target: Model) -> Loader:
+        """Locate a built-in draft model or head for the target's runtime; UserError if this installation does not have it."""
         return find_model(spec, replace(self._options, backend=target.info.backend))
 
     def _load_mtp(self, target: Model) -> None:
-        """Load the MTP layer of the target's own checkpoint; one that is of no use costs no more than the method."""
+        """Load the MTP layer of the target's checkpoint; without a usable one only the method is unavailable."""
         from ..backends.heads.mtp.format import mtp_format
 
         try:
@@ -161,39 +156,39 @@ class Drafts:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences worth showing about what has been loaded."""
-        found = list(self.head.info.notes) if self.head is not None else []
+        """Sentences worth showing about the loaded drafters."""
+        notes = list(self.head.info.notes) if self.head is not None else []
         for model in self.models:
             if self._target is not None and model.info.context < self._target.info.context:
-                found.append(shorter(model, model.info.context))
-        return found
+                notes.append(shorter(model, model.info.context))
+        return notes
 
     @property
     def head_name(self) -> HeadName | None:
         """The trained drafter, loaded or not."""
         if self.head is not None:
             return self.head.info
-        found = self._own_head.head if self._own_head is not None else None
-        return HeadName(BUILTIN_EAGLE, found.kind, found.title) if found is not None else None
+        built_in = self._built_in_head.head if self._built_in_head is not None else None
+        return HeadName(BUILTIN_EAGLE, built_in.kind, built_in.title) if built_in is not None else None
 
     @property
-    def asked(self) -> Head | None:
-        """The trained drafter that was asked for. One that the target brings along is only offered: handing out hidden states
-        takes time in every pass, so that waits until its method is chosen."""
-        return self.head if self._asked_head is not None else None
+    def named_head(self) -> Head | None:
+        """The trained drafter that the load names. One that comes with the target waits until its method is chosen, as handing
+        out hidden states takes time in every pass."""
+        return self.head if self._named_head is not None else None
 
     def get_head(self) -> Head | None:
-        """The trained drafter, loaded at the first call; None if there is none.
+        """Return the trained drafter, loaded at the first call; None if there is none.
 
         Raises:
             UserError: it cannot be loaded; says why.
         """
-        if self.head is None and self._own_head is not None and self._target is not None:
-            self.head = self._own_head.beside(BUILTIN_EAGLE, self._target)
+        if self.head is None and self._built_in_head is not None and self._target is not None:
+            self.head = self._built_in_head.beside(BUILTIN_EAGLE, self._target)
         return self.head
 
     def get(self) -> list[Model]:
-        """The draft models, loaded at the first call; none if there are none.
+        """Return the draft models, loaded at the first call.
 
         Raises:
             UserError: one cannot be loaded; says why.
@@ -202,9 +197,10 @@ class Drafts:
             return self.models
         if self._target is not None:
             self._options = replace(self._options, context_at_most=self._target.info.context)
-        loaders = self._found or {self._built_in: find_model(self._built_in, self._options)}
-        if self._target is not None:  # what is built in is there for both runtimes
-            loaders = {spec: self._find_own(spec, self._target) if spec in SHIPPED else each for spec, each in loaders.items()}
+        loaders = self._named or {self._built_in: find_model(self._built_in, self._options)}
+        if self._target is not None:  # built-in models ship for both runtimes
+            built_in = {spec: self._find_built_in(spec, self._target) for spec in loaders if spec in SHIPPED}
+            loaders = {**loaders, **built_in}
         models: list[Model] = []
         try:
             for spec, loader in loaders.items():
@@ -223,7 +219,7 @@ class Drafts:
         return models
 
     def _load(self, spec: str, loader: Loader) -> Model:
-        """A draft model; in a thread of its own where it has a device or CPU threads that the target leaves alone."""
+        """Load a draft model; in another thread if it has a device or CPU threads that the target does not use."""
         try:
             if self._own_threads:
                 return OwnThread(partial(loader, self._options))
@@ -231,37 +227,37 @@ class Drafts:
         except UserError as error:
             raise _naming(spec, error) from None
         target = self._target.info if self._target is not None else model.info
-        # The runtimes have names of their own for one GPU.
+        # The runtimes name the same GPU differently.
         comparable = target.backend == model.info.backend or "cpu" in (target.device, model.info.device)
         return OwnThread(lambda: model) if comparable and target.device != model.info.device else model
 
     def close(self) -> None:
-        """Free it all."""
+        """Free the draft models and the trained drafter."""
         for part in (*self.models, self.head):
             if part is not None:
                 part.close()
-        self.models, self.head, self._own_head = [], None, None
-        self._found, self._built_in = {}, ""
+        self.models = []
+        self.head = self._built_in_head = None
+        self._named = {}
+        self._built_in = ""
 
 
-def conversation_of(model: Model, drafts: Drafts | None, context: int | None = None) -> Conversation:
-    """An empty conversation with a target, and with what drafts for it.
-
-    Args:
-        context: the most tokens in it.
+def open_conversation(model: Model, drafts: Drafts | None, context: int | None = None) -> Conversation:
+    """Open an empty conversation with a target and its drafters, of at most `context` tokens.
 
     Raises:
         UserError: there is not enough memory.
     """
-    head = None if drafts is None else drafts.asked or drafts.get_head
+    head = None if drafts is None else drafts.named_head or drafts.get_head
     return Conversation(model, draft_model=drafts.get if drafts else None, head=head, context=context)
 
 
 def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
-    """Methods that a target cannot run, each with the reason."""
-    found = {
+    """List the methods that a target cannot run, each with the reason."""
+    reasons = {
         name: registry.unavailable(
-            *(method, model.info.capabilities),
+            method,
+            model.info.capabilities,
             draft_model=bool(drafts),
             pard=drafts is not None and drafts.pard,
             head=drafts.head_name if drafts is not None else None,
@@ -269,14 +265,14 @@ def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
         for name, method in registry.methods().items()
     }
     if drafts is not None and drafts.no_mtp:
-        found["mtp"] = drafts.no_mtp
-    return {name: reason for name, reason in found.items() if reason}
+        reasons["mtp"] = drafts.no_mtp
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _draft_options(command: Load) -> LoadOptions:
-    """How to load the draft model. A revision is one of the target's
+    """Return the options of the draft model's load. A revision is one of the target's
     repository."""
-    target, device, dtype = options_of(command), command.draft_device, command.draft_dtype
+    target, device, dtype = load_options(command), command.draft_device, command.draft_dtype
     return replace(
         target,
         device=target.device if device is None else device,
@@ -292,5 +288,5 @@ def _draft_options(command: Load) -> LoadOptions:
 
 
 def _naming(spec: str, error: UserError) -> UserError:
-    """The same sentence; it must be seen which of the models it is about, and its options have names of their own."""
+    """Name the draft model in an error, and its options as a user gives them."""
     return UserError(f"The draft model {spec} cannot be used: {OPTION.sub('--draft-', str(error))}")

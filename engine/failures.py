@@ -1,4 +1,4 @@
-"""From an exception, or from how the engine ended, to the one sentence that a person reads."""
+"""Error sentences: from an exception, or from the engine's exit, to the one sentence that a person reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OUT_OF_MEMORY = (
     "out of memory",
     "failed to map segment",
 )
-"""How torch's CPU allocator, drivers and the system's loader of libraries word it: they raise plain errors."""
+"""Wordings of torch's CPU allocator, drivers and the system's loader of libraries, which raise plain errors."""
 
 
 LAST_WORDS = re.compile(r"^(?:.*\.(?:c|cc|cpp|cu|h|m):\d+: |terminate called .*\n *what\(\): +)(.+)$", re.MULTILINE)
@@ -26,14 +26,14 @@ LAST_WORDS = re.compile(r"^(?:.*\.(?:c|cc|cpp|cu|h|m):\d+: |terminate called .*\
 
 
 def failure(id: int, error: BaseException, loading: str = "") -> Failed:
-    """The event for an error in the command `id`; whatever is not the user's own goes to the log with its traceback.
+    """Make the event for an error in the command `id`; log all but user errors with their traceback.
 
     Callers catch BaseException on purpose: a Rust panic (tokenizers, safetensors) and a library's SystemExit derive from it,
     and neither may cost the engine.
 
     Args:
         id: of the command.
-        error: what was raised.
+        error: as raised.
         loading: name of the model, if it was being loaded.
     """
     if isinstance(error, Cancelled):
@@ -63,7 +63,7 @@ def _is_memory(error: BaseException) -> bool:
 
 
 def ending(code: int, ready: bool, log: Path, loading: str = "") -> str:
-    """What to tell a person when the engine process has ended unasked.
+    """Write the sentence for an engine process that has ended unexpectedly.
 
     Args:
         code: the process's return code; negative is the signal that ended it.

@@ -18,7 +18,7 @@ from ..decoders.loop import Generation
 from ..decoders.text import Stops
 from ..decoders.tree import Tree
 from ..errors import UserError, counted
-from .drafts import Drafts, conversation_of
+from .drafts import Drafts, open_conversation
 from .failures import failure
 from .messages import (
     Advance,
@@ -40,24 +40,23 @@ from .messages import (
     Switched,
     Watch,
 )
-from .requests import prompt_of
+from .requests import encode_request
 
 if TYPE_CHECKING:
     from ..decoders.past.index import Past
 
 PLAIN_STEPS, PLAIN_SECONDS = 32, 0.05
-"""Plain steps timed at the end of an answer; they are begun within so many seconds, so that a large model takes one."""
+"""Plain steps timed at the end of an answer, and the seconds within which they begin, so that a large model takes one."""
 
 LEAST_SHARE, EVEN_SHARE = 0.6, 0.8
-"""Plain steps and the answer's compare only where they had the processor alike: at least so much of a core, and the smaller
-share of it over the larger one. Where other programs crowd the machine, a few milliseconds of plain steps may see nothing of
-that, or all of it."""
+"""Least share of a core that plain steps and the answer's must have had to be compared, and least ratio of the two shares. On a
+crowded machine a few milliseconds of plain steps may see none of the crowd, or all of it."""
 
 TEXTS = 8
-"""Answers of a lane whose steps can be looked into later."""
+"""Ended answers of a lane whose steps can still be scored."""
 
 FAR = PREFILL_CHUNK
-"""Most tokens that such a look may make the cache lose and read, together."""
+"""Most tokens that scoring a step may make the cache lose and read, together."""
 
 Post = Callable[[Event], None]
 
@@ -67,34 +66,46 @@ class Lane:
 
     def __init__(self, name: str, model: Model, drafts: Drafts | None = None) -> None:
         self.name = name
-        self.conversation = conversation_of(model, drafts)
+        self.conversation = open_conversation(model, drafts)
         self.id = 0
-        """Id of the answer that runs."""
+        """Id of the running answer."""
         self.generation: Generation | None = None
         self.clock = 0.0
-        """What the turns go by: seconds of own compute, counted from the clock of the race that the answer joined."""
+        """Seconds of compute, counted from the clock of the race that the answer joined; the least gets the next turn."""
         self.busy_seconds = 0.0
-        """Seconds of the running answer's own compute."""
+        """Seconds of the running answer's compute."""
         self.compare = False
-        """Time plain steps at the end of the answer."""
-        self.step_seconds = self.step_cpu_seconds = 0.0
-        """What the running answer's steps took by the clock, and of the processor."""
+        """Whether to time plain steps at the end of the answer."""
+        self.step_seconds = 0.0
+        self.step_cpu_seconds = 0.0
         self.answered: Generation | None = None
         """The running or the last answer."""
         self.texts: dict[int, tuple[list[int], int]] = {}
-        """Id → one of the latest answers that have ended: prompt and answer, and the prompt's tokens."""
+        """The latest ended answers by id: prompt and answer, and the number of the prompt's tokens."""
         self.paused = False
         self.due = 0
-        """Steps that a paused answer may still take."""
+        """Passes that a paused answer may still take."""
         self.pace = self.next = 0.0
-        """Steps a second (0: as many as it can), and when the next one may begin."""
+        """Steps a second (0: as many as it can), and the time when the next one may begin."""
         self.rested = False
-        """As in Finished."""
+        """Whether the device rested between its steps (see Finished)."""
 
     @property
     def held(self) -> bool:
-        """Paused, and no step is due."""
+        """Whether it is paused, with no pass due."""
         return self.paused and self.due <= 0
+
+    def begin(self, request: Generate, generation: Generation) -> None:
+        """Begin an answer with the clocks at 0."""
+        self.id = request.id
+        self.generation = self.answered = generation
+        self.busy_seconds = self.step_seconds = self.step_cpu_seconds = 0.0
+        self.paused = self.rested = False
+        self.due = 0
+        self.compare = request.compare
+        self.pace = request.pace
+        self.next = 0.0
+        generation.recorder.on = request.watch
 
     def close(self) -> None:
         """Free the KV cache."""
@@ -102,13 +113,13 @@ class Lane:
 
 
 class Lanes:
-    """All lanes, of whatever models. `run_pass` gives one forward pass to the lane that has computed least.
+    """The lanes of all models. `run_pass` gives one forward pass to the lane that has computed least.
 
-    Every method posts events rather than raising: what goes wrong in one answer costs that answer alone.
+    Every method posts events rather than raising: an error in one answer costs only that answer.
 
     Args:
-        post: takes the events.
-        clock: seconds that never go back, by which turns are shared.
+        post: receives the events.
+        clock: monotonic seconds, by which turns are shared.
     """
 
     def __init__(self, post: Post, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -119,7 +130,7 @@ class Lanes:
 
     @property
     def rest(self) -> float | None:
-        """Seconds until an answer may take its next turn; None where none is being written, or all are paused."""
+        """Seconds until an answer may take its next turn; None if there is none, or all are paused."""
         now = self._clock()
         return min((max(0.0, lane.next - now) for lane in self._running if not lane.held), default=None)
 
@@ -131,14 +142,14 @@ class Lanes:
         cancelled: Callable[[], bool] | None = None,
         past: Past | None = None,
     ) -> None:
-        """Begin an answer; the lane's cache keeps what it shares with the prompt.
+        """Begin an answer; the lane's cache keeps the beginning that it shares with the prompt.
 
         Args:
             model: the target.
-            request: what to answer.
-            drafts: what drafts in a new lane.
+            request: with the prompt.
+            drafts: the drafters of a new lane.
             cancelled: polled while the model's chat template runs.
-            past: answers from before to draft from.
+            past: past answers to draft from.
         """
         lane = self._lanes.get(request.lane)
         if lane is not None and lane.generation is not None:
@@ -151,7 +162,7 @@ class Lanes:
         try:
             if model is None:
                 raise UserError("No model is loaded. Load one first.")
-            prompt = prompt_of(model, request, cancelled)
+            prompt = encode_request(model, request, cancelled)
             if lane is None:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, drafts)
             elif request.fresh:
@@ -173,11 +184,7 @@ class Lanes:
         except BaseException as error:  # see `failure`
             self._fail(lane, request.id, error)
             return
-        lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
-        lane.paused, lane.due, lane.compare = False, 0, request.compare
-        lane.pace, lane.next, lane.rested = request.pace, 0.0, False
-        lane.step_seconds = lane.step_cpu_seconds = 0.0
-        generation.recorder.on = request.watch
+        lane.begin(request, generation)
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
         self._running.append(lane)
@@ -196,44 +203,46 @@ class Lanes:
             self._post(replace(failure(request.id, error), ended=False))
 
     def pause(self, request: Pause) -> None:
-        """Hold a running answer, or let it go on."""
+        """Pause a running answer, or continue it."""
         lane = self._find(request.id)
         if lane is None:
             return
-        lane.paused, lane.due = request.paused, 0
+        lane.paused = request.paused
+        lane.due = 0
         if not lane.paused:
-            # What it did not compute while it was held is no debt of the others.
-            others = (other.clock for other in self._running if other is not lane and not other.held)
-            lane.clock = max(lane.clock, min(others, default=lane.clock))
+            # Else it would have the device to itself until it had caught up.
+            clocks = (other.clock for other in self._running if other is not lane and not other.held)
+            lane.clock = max(lane.clock, min(clocks, default=lane.clock))
         self._post(Paused(lane.id, lane.paused))
 
     def pace(self, request: Pace) -> None:
-        """Slow a running answer down, or let it go as fast as it can."""
+        """Slow a running answer down, or let it run at full speed."""
         if (lane := self._find(request.id)) is not None:
-            lane.pace, lane.next = request.passes, 0.0
+            lane.pace = request.passes
+            lane.next = 0.0
 
     def step(self, request: Advance) -> None:
-        """Let a paused answer take some steps."""
+        """Grant a paused answer some passes."""
         if (lane := self._find(request.id)) is not None and lane.paused:
             lane.due += max(0, request.steps)
 
     def watch(self, request: Watch) -> None:
-        """Let a running answer's steps carry probabilities, or no longer."""
+        """Switch the recording of probabilities in a running answer on or off."""
         if (lane := self._find(request.id)) is not None and lane.generation is not None:
             lane.generation.recorder.on = request.on
 
     def judge(self, request: Judge) -> None:
-        """How near a tie two tokens are, by a pass of their own: no lane's clock counts it."""
+        """Measure the logit gap between two tokens in a pass that no lane is charged for."""
         lane = self._lanes.get(request.lane)
         try:
             if lane is None or lane.answered is None:
                 raise UserError("That answer is no longer in memory. Run it again to compare.")
-            self._post(judged(request, lane.conversation.model, lane.answered))
+            self._post(measure_gap(request, lane.conversation.model, lane.answered))
         except BaseException as error:  # see `failure`
             self._post(replace(failure(request.id, error), ended=False))
 
     def score_step(self, request: ScoreStep) -> None:
-        """The target's probabilities in a step of an answer, by one more pass over its tree where the cache is near."""
+        """Compute the target's probabilities in a step of an answer by one more pass over its tree, if the cache is near."""
         lane, probs = self._lanes.get(request.lane), list[float]()
         try:
             if lane is not None and lane.generation is None and (text := lane.texts.get(request.id)) is not None:
@@ -243,7 +252,7 @@ class Lanes:
         self._post(StepScores(request.id, request.before, probs))
 
     def cancel(self, id: int) -> bool:
-        """End a running answer at once, keeping what is there; whether there was one."""
+        """End a running answer at once and keep its text; return whether there was one."""
         lane = self._find(id)
         if lane is None or lane.generation is None:
             return False
@@ -257,7 +266,7 @@ class Lanes:
             self.cancel(lane.id)
             self._discard(lane)
 
-    def close_of(self, model: Model) -> None:
+    def close_model(self, model: Model) -> None:
         """Free the lanes of one model."""
         for name in [lane.name for lane in self._lanes.values() if lane.conversation.model is model]:
             self.close_lane(name)
@@ -273,7 +282,7 @@ class Lanes:
             self.close_lane(name)
 
     def run_pass(self) -> None:
-        """One forward pass for the lane that has computed least, of those that may take one now."""
+        """Give one forward pass to the lane that has computed least, of those that may take one now."""
         now = self._clock()
         ready = (lane for lane in self._running if not lane.held and lane.next <= now)
         lane = min(ready, key=lambda lane: lane.clock)
@@ -284,12 +293,12 @@ class Lanes:
         return next((lane for lane in self._running if lane.id == id), None)
 
     def _turn(self, lane: Lane, generation: Generation) -> None:
-        """One `run_pass` on the lane's own clock, and the events that follow from it."""
-        before, watching = generation.prefill_seconds, generation.recorder.seconds
+        """Run a pass on the lane's clock, and post the resulting events."""
+        before, recording = generation.prefill_seconds, generation.recorder.seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
             step = generation.run_pass()
-            seconds = self._clock() - start - (generation.recorder.seconds - watching)
+            seconds = self._clock() - start - (generation.recorder.seconds - recording)
             lane.clock += seconds
             lane.busy_seconds += seconds
             if generation.prefill_seconds > before:
@@ -322,7 +331,7 @@ class Lanes:
         lane.generation = None
 
     def _fail(self, lane: Lane | None, id: int, error: BaseException, tail: str = "") -> None:
-        """Report what ended an answer; after anything but a user's mistake the lane's cache is not trusted any more."""
+        """Report the error that ended an answer; free the lane, whose cache may be broken, unless it is a user error."""
         failed = failure(id, error)
         failed.tail = tail
         if lane is not None and failed.cause != "user":
@@ -338,9 +347,9 @@ class Lanes:
 
 
 def step_probs(request: ScoreStep, conversation: Conversation, text: tuple[list[int], int]) -> list[float]:
-    """The target's probabilities in a step of an answer; none where the cache is too far from the text before the step.
+    """Compute the target's probabilities in a step of an answer; none if the cache is too far from the text before the step.
 
-    What the cache holds behind that text goes: the next answer reads it again.
+    The cache loses the text behind that, which the next answer reads again.
     """
     tokens, prompt = text
     session, before = conversation.session, tokens[: prompt + request.before]
@@ -351,13 +360,12 @@ def step_probs(request: ScoreStep, conversation: Conversation, text: tuple[list[
     session.prefill(before[shared:-1])
     tree = Tree(list(request.tree_tokens), list(request.tree_parents)) if request.tree_tokens else Tree.root(before[-1])
     scores = session.evaluate(tree.tokens, tree.parents)
-    found = probabilities(tree, scores, request.path[-1] if request.path else 0, request.last)
+    probs = probabilities(tree, scores, request.path[-1] if request.path else 0, request.last)
     session.commit(())
-    return list(found)
+    return list(probs)
 
 
 def _tail(generation: Generation) -> str:
-    """What an answer that broke off still held back."""
     try:
         return generation.flush()
     except Exception:  # the tokenizer itself may be what failed
@@ -365,7 +373,7 @@ def _tail(generation: Generation) -> str:
 
 
 def _finished(lane: Lane, generation: Generation) -> Finished:
-    tail = generation.flush()  # may find a stop
+    tail = generation.flush()  # a stop may match in it
     period, repeats = generation.loop or (0, 0)
     plain, contended = _plain_seconds(lane, generation)
     return Finished(
@@ -388,34 +396,32 @@ def _plain_seconds(lane: Lane, generation: Generation) -> tuple[float, bool]:
     """Time a plain step at the answer's end.
 
     Returns:
-        Its seconds: 0 for a plain answer, for one that rested, where whoever stopped it would wait for that, and where other
-        programs kept the two from being compared; and whether these did.
+        Its seconds, and whether other programs kept the two from being compared. Seconds are 0 then, and for a plain answer,
+        one that rested, and one of a slow model that was cancelled, whose user would wait.
     """
     totals = generation.totals
     plain = generation.drafter.plain and totals.nodes == totals.tokens
     slow = generation.finish_reason == "cancelled" and totals.forward_seconds > PLAIN_SECONDS * totals.steps
     if not lane.compare or plain or slow or lane.rested or not lane.step_seconds:
         return 0.0, False
-    begun, cpu = time.perf_counter(), time.process_time()
+    started, cpu = time.perf_counter(), time.process_time()
     seconds = generation.plain_seconds(PLAIN_STEPS, PLAIN_SECONDS)
-    here = (time.process_time() - cpu) / (time.perf_counter() - begun)
-    before = lane.step_cpu_seconds / lane.step_seconds
-    even = min(here, before) >= max(LEAST_SHARE, EVEN_SHARE * max(here, before))
+    plain_share = (time.process_time() - cpu) / (time.perf_counter() - started)
+    share = lane.step_cpu_seconds / lane.step_seconds
+    even = min(plain_share, share) >= max(LEAST_SHARE, EVEN_SHARE * max(plain_share, share))
     contended = seconds > 0 and not even and generation.conversation.model.info.device == "cpu"
     return 0.0 if contended else seconds, contended
 
 
 def _label(generation: Generation) -> str:
-    """What holds of the tokens of the method in force."""
     capabilities = generation.conversation.model.info.capabilities
     return effective_label(generation.drafter, generation.acceptance, generation.sampling, capabilities)
 
 
-def judged(request: Judge, model: Model, answer: Generation) -> Judged:
-    """How near a tie two answers part at: the gap between the answer's token at a position and another one there, by one plain
-    pass over the text that they share.
+def measure_gap(request: Judge, model: Model, answer: Generation) -> Judged:
+    """Measure the logit gap between an answer's token at a position and another one, by one plain pass over the text before.
 
-    The session is one of its own: the answer may still be running in the lane's.
+    The pass runs in another session, as the answer may still be running in the lane's.
 
     Raises:
         UserError: the answer has no such position, or a token does not exist.
@@ -424,9 +430,9 @@ def judged(request: Judge, model: Model, answer: Generation) -> Judged:
     if not 0 <= request.position < len(tokens):
         raise UserError(f"The answer has {counted(len(tokens), 'token')}, and none at {request.position:,}. Race again.")
     token = tokens[request.position]
-    for each in (token, request.other):
-        if not 0 <= each < model.info.vocabulary:
-            raise UserError(f"The model has no token {each}. Its vocabulary ends at {model.info.vocabulary - 1:,}.")
+    for compared in (token, request.other):
+        if not 0 <= compared < model.info.vocabulary:
+            raise UserError(f"The model has no token {compared}. Its vocabulary ends at {model.info.vocabulary - 1:,}.")
     before = answer.tokens[: answer.prompt_tokens + request.position]
     sampling = answer.sampling
     session = model.open_session(min(model.info.context, len(before) + 1))
@@ -443,7 +449,7 @@ def judged(request: Judge, model: Model, answer: Generation) -> Judged:
                 math.log(float(probs[t])) + n if probs[t] > 0 else -math.inf
                 for t, n in zip((token, request.other), noise, strict=True)
             ]
-            # Where a filter took one of them away no small error of the logits can explain the difference.
+            # If a filter removed one of them, no small error of the logits can explain the difference.
             gap = abs(scored[0] - scored[1]) if math.isfinite(min(scored)) else math.inf
     finally:
         session.close()

@@ -1,4 +1,4 @@
-"""The engine's log file: everything that native libraries print, and the tracebacks of bugs."""
+"""The engine's log file: the output of native libraries, and the tracebacks of bugs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BYTES = 4_000_000
 
 
 def log_path() -> Path:
-    """Where the engine logs: $SPECCHAT_LOG, else engine.log in the user's log folder."""
+    """Return the log file: $SPECCHAT_LOG, else engine.log in the user's log folder."""
     if named := os.environ.get(LOG_VARIABLE):
         return Path(named)
     # Deferred: the drawing process needs it only to start the engine and to name the file in a message.
@@ -26,15 +26,15 @@ def log_path() -> Path:
 
 
 def open_log(path: Path) -> int:
-    """A descriptor that appends to the log, after moving a full one aside; the null device if the folder cannot be written.
+    """Open a descriptor that appends to the log, after moving a full one aside; the null device if that is not possible.
 
-    Several engines may share the file: each write is appended whole, and one that holds a moved file goes on in it.
+    Several engines may share the file: each write is appended whole, and one that has a moved file open continues in it.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > MOST_BYTES:
             path.replace(path.with_name(path.name + ".1"))
-        # A pipe that nobody reads would wait for its reader.
+        # Without O_NONBLOCK, opening a pipe would wait for its reader.
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         os.set_blocking(file, True)
         return file
@@ -43,7 +43,7 @@ def open_log(path: Path) -> int:
 
 
 def redirect(path: Path) -> None:
-    """Point descriptors 1 and 2 at the log: nothing that any library prints can reach the protocol or the terminal."""
+    """Point descriptors 1 and 2 at the log, so that no library's output can reach the protocol or the terminal."""
     log = open_log(path)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -53,7 +53,7 @@ def redirect(path: Path) -> None:
 def log(text: str) -> None:
     """Write one entry with time and process id (several engines share the file). Never raises: on a full disk it is lost."""
     entry = f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {text.rstrip()}\n"
-    # Not through sys.stderr, which keeps what could not be written and raises again at every later write.
+    # Not through sys.stderr, which keeps unwritten text and raises again at every later write.
     with suppress(OSError):
         os.write(2, entry.encode("utf-8", "backslashreplace"))
 

@@ -1,4 +1,4 @@
-"""What the process that draws may know of runtimes: options of a load and of answers, and the models that ship."""
+"""The options of loads and answers, and the built-in models, as the drawing process may see them without a runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..backends.options import (
     rebuild_command,
 )
 from ..backends.servers.address import find_server, is_url, root_of
-from ..option import NEXT_ANSWER, option, options_of
+from ..option import NEXT_ANSWER, declared_options, option
 
 __all__ = [
     "BACKENDS",
@@ -56,7 +56,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class DraftOptions:
-    """How to load the draft model, where it is not as for its target."""
+    """Options of the draft model's load that differ from its target's."""
 
     draft_device: str | None = at_load(None, "Device of the draft model; by default the model's.", "DEVICE", **DEVICE)
     draft_dtype: str | None = at_load(None, "Data type of the draft model; by default the model's.", "DTYPE", choices=DTYPES)
@@ -71,13 +71,13 @@ class DraftOptions:
 LIMIT: Any = {"group": "Sampling and limits", "when": NEXT_ANSWER}
 
 SHAPES = {"schema": "json_schema", "regex": "regex", "grammar": "grammar", "json_object": "json_object"}
-"""Options that say what answers must match, with the kind of constraint that each is. One counts: of several in one place the
-first; a stronger place sets the others aside."""
+"""Options that constrain answers, with the kind of constraint that each is. Only one applies: of several in one place the
+first; a stronger place overrides the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
-    """How answers are asked for, whatever method writes them."""
+    """Options of answers, independent of the method."""
 
     accept: str = option(
         "exact",
@@ -87,7 +87,6 @@ class AnswerOptions:
         when=NEXT_ANSWER,
     )
     sampling: Sampling = field(default_factory=Sampling)
-    """How the target picks a token."""
     max_tokens: int | None = option(
         None, "Stop an answer after N tokens; by default when the context is full.", "N", **LIMIT, low=1
     )
@@ -118,14 +117,14 @@ class AnswerOptions:
 
     @property
     def constraint(self) -> dict[str, str] | None:
-        """What answers must match, as `Generate` takes it; None for anything."""
+        """The constraint on answers, as in `Generate`; None without one."""
         for name, kind in SHAPES.items():
             if value := getattr(self, name):
                 return {"kind": kind, "text": value if isinstance(value, str) else ""}
         return None
 
 
-LOADING = tuple(options_of(LoadOptions))
-"""Options of how a target is loaded."""
-DRAFTING = tuple(options_of(DraftOptions))
-"""Options of how a draft model is."""
+LOADING = tuple(declared_options(LoadOptions))
+"""Options of a target's load."""
+DRAFTING = tuple(declared_options(DraftOptions))
+"""Options of a draft model's load."""

@@ -1,4 +1,4 @@
-"""Answers to draft from: texts that the client keeps, as tokens of the loaded model, in the background."""
+"""Past answers to draft from: texts of the client's history as tokens of the loaded model, indexed in the background."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Work = Callable[[], None]
 
 
 def keep_only(folder: Path, keys: Collection[int]) -> None:
-    """Remove all other answers from every tokenizer's index, without an engine; running ones see it at their next draft. An
+    """Remove all other answers from every tokenizer's index, without an engine; running engines follow at their next draft. An
     index that cannot be rewritten, as on a full disk, is deleted: the next chat builds it again.
 
     Args:
@@ -28,28 +28,28 @@ def keep_only(folder: Path, keys: Collection[int]) -> None:
         keys: of the answers that may stay.
 
     Raises:
-        OSError: not even that is possible.
+        OSError: deleting is not possible either.
     """
     from ..decoders.past.index import SUFFIX, Past
 
-    for each in folder.iterdir():
-        if not each.is_dir():
+    for index in folder.iterdir():
+        if not index.is_dir():
             continue
         try:
-            past = Past(each)
-            if gone := past.keys - {*keys}:
-                past.forget(gone)
+            past = Past(index)
+            if unwanted := past.keys - {*keys}:
+                past.forget(unwanted)
         except OSError:
-            for file in each.glob(f"*{SUFFIX}"):
-                with suppress(FileNotFoundError):  # somebody else has replaced it
+            for file in index.glob(f"*{SUFFIX}"):
+                with suppress(FileNotFoundError):  # another process has replaced it
                     file.unlink()
 
 
 class PastAnswers:
-    """The index of the loaded model's tokenizer. Sorting it takes time, so a thread does that; drafts go on meanwhile.
+    """The index of the loaded model's tokenizer. A thread sorts it, which takes time; drafts continue meanwhile.
 
     Args:
-        post: takes the events.
+        post: receives the events.
     """
 
     def __init__(self, post: Callable[[Event], None]) -> None:
@@ -59,17 +59,17 @@ class PastAnswers:
         self._thread: threading.Thread | None = None
 
     def get(self, model: Model | None, folder: str) -> Past | None:
-        """The answers that a model may draft from, if a Remember has opened them."""
+        """Return the answers that a model may draft from, if a Remember has opened them."""
         if self._open is not None and self._open[:2] == (model, folder):
             return self._open[2]
         return None
 
     def close(self) -> None:
-        """The model goes."""
+        """Close the index, as its model is freed."""
         self._open = None
 
     def remember(self, command: Remember, model: Model | None) -> None:
-        """Take in answers, and forget others. Trouble with the disk is logged, for an answer can do without them."""
+        """Add answers, and forget others. Disk errors are only logged, as answers do not depend on the index."""
         if model is None:
             return
         try:
@@ -89,7 +89,7 @@ class PastAnswers:
             past.add(answers)
             self._post(Remembered(command.id, sorted(past.keys)))
 
-        if command.forget and not answers:  # at once: what waits may take seconds
+        if command.forget and not answers:  # at once: queued work may take seconds
             self._try(work)
             return
         if self._thread is None:
@@ -99,7 +99,7 @@ class PastAnswers:
 
     def _opened(self, model: Model, folder: str) -> Past:
         from ..decoders.past.index import Past
-        from .beside import fingerprint
+        from .secondary import fingerprint
 
         past = Past(Path(folder) / fingerprint(model)[:16], model.info.vocabulary)
         self._open = model, folder, past

@@ -1,4 +1,4 @@
-"""From a Generate's plain data to what the decoders take, with a sentence for what does not fit."""
+"""Prompts of messages as token ids."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ..errors import Cancelled, UserError
 from .messages import Count, Counted, Generate
 
 
-def prompt_of(model: Model, request: Generate, cancelled: Callable[[], bool] | None = None) -> list[int]:
-    """Token ids of what is to be answered.
+def encode_request(model: Model, request: Generate, cancelled: Callable[[], bool] | None = None) -> list[int]:
+    """Encode the prompt or chat of a request as token ids.
 
     Raises:
         UserError: the model's template refuses it, or has no such word for thinking, or no such variable.
         Cancelled: `cancelled` answered True while the template ran.
     """
     variables = {} if request.raw else model.variables(request.think, request.template_vars)
-    asked = (request.prompt or "") if request.messages is None else request.messages
-    return encode_prompt(model, asked, raw=request.raw, cancelled=cancelled, variables=variables)
+    prompt = (request.prompt or "") if request.messages is None else request.messages
+    return encode_prompt(model, prompt, raw=request.raw, cancelled=cancelled, variables=variables)
 
 
 def count(model: Model | None, request: Count, cancelled: Callable[[], bool]) -> Counted:
-    """Tokens of some chats as prompts; none if the model's template refuses one, or `cancelled` answers True."""
+    """Count the tokens of some chats as prompts; none if the model's template refuses one, or `cancelled` answers True."""
     if model is None:
         return Counted(request.id, [], 0)
     try:

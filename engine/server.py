@@ -54,35 +54,35 @@ if TYPE_CHECKING:
     from ..backends.base import Model
     from ..backends.servers.address import Address
     from ..backends.servers.model import ServerModel
-    from .beside import Beside
     from .drafts import Drafts
     from .lanes import Lanes
+    from .secondary import SecondaryModels
     from .servers.answers import ServerAnswers
 
 PARENT_POLL_SECONDS = 0.5
-"""How often to look whether the parent lives, where the kernel cannot be asked to tell."""
+"""Interval of checks whether the parent lives, where the kernel does not report it."""
 
 
 class Server:
-    """Serves one client over two descriptors until it goes."""
+    """The engine's server of one client, over two descriptors, until the client ends."""
 
     def __init__(self, commands: int, events: int) -> None:
         self._input = commands
         self._outbox = Outbox(events)
         self._commands: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
-        """Ids whose Cancel has come in and has not had its turn yet: seen by a load at once, and by answers that queue."""
+        """Ids whose Cancel has come in but has not been served yet: loads and queued answers read them at once."""
         self._model: Model | None = None
         self._drafts: Drafts | None = None
         self._lanes: Lanes | None = None
-        self._beside: Beside
+        self._secondary: SecondaryModels
         self._remote: ServerModel | None = None
-        """A server, in place of a model here."""
+        """The server that takes the model's place, if one does."""
         self._past = PastAnswers(self._outbox.post)
-        self._guests: dict[str, ServerModel] = {}
-        """Servers beside the chat's model, by key."""
+        self._secondary_servers: dict[str, ServerModel] = {}
+        """Servers used next to the chat's model, by key."""
         self._answers: ServerAnswers | None = None
-        """Runs the servers' answers; made, and httpx imported, when the first one is named."""
+        """The servers' answers; created, with httpx imported, when the first server is named."""
 
     def run(self) -> None:
         """Serve for ever; the process ends from the reading thread."""
@@ -90,11 +90,11 @@ class Server:
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         die_with_parent()
         # Deferred: everything above has to be up within a tenth of a second, and this imports the decoders.
-        from .beside import Beside
         from .lanes import Lanes
+        from .secondary import SecondaryModels
 
         self._lanes = lanes = Lanes(self._outbox.post)
-        self._beside = Beside(self._outbox.post)
+        self._secondary = SecondaryModels(self._outbox.post)
         while True:
             # One pass at most lies between a command's arrival and its effect.
             if (rest := lanes.rest) == 0 and self._commands.empty():
@@ -104,7 +104,7 @@ class Server:
                 self._serve(self._commands.get(timeout=rest), lanes)
 
     def _read(self) -> None:
-        """Take in commands. The end of the stream ends the process, whatever the main thread is doing."""
+        """Read commands. The end of the stream ends the process, even while the main thread is busy."""
         with os.fdopen(self._input, "rb", closefd=False) as lines:
             for line in lines:
                 try:
@@ -127,8 +127,8 @@ class Server:
             case LoadBeside():
                 self._load_beside(command, lanes)
             case UnloadBeside():
-                self._free_guests(command.key)
-                self._beside.free(lanes, command.key)
+                self._free_servers(command.key)
+                self._secondary.free(lanes, command.key)
             case Generate() if command.id in self._cancelled:
                 self._start(command, lanes)
                 self._cancel(command.id, lanes)
@@ -154,8 +154,10 @@ class Server:
             case ScoreStep():
                 lanes.score_step(command)
             case PiecesOf():
-                guest = self._beside.get(command.model) if command.model else None
-                model = guest.model if guest is not None else None if command.model else self._model
+                model = self._model
+                if command.model:
+                    secondary = self._secondary.get(command.model)
+                    model = secondary.model if secondary is not None else None
                 self._outbox.post(PieceTable(command.id, model.pieces() if model is not None else []))
             case Remember():
                 self._past.remember(command, self._model)
@@ -170,23 +172,23 @@ class Server:
             case Work():
                 self._work(command, lanes)
             case _:
-                log(f"ignored a message that is no command: {command!r}")
+                log(f"ignored a message that is not a command: {command!r}")
 
     def _start(self, command: Generate, lanes: Lanes) -> None:
         model, drafts = self._model, self._drafts
-        remote = self._guests.get(command.model) if command.model else self._remote
+        remote = self._secondary_servers.get(command.model) if command.model else self._remote
         if remote is not None and self._answers is not None:
             self._answers.start(remote, command)
             return
         if command.model:
-            guest = self._beside.get(command.model)
-            if guest is None:
+            secondary = self._secondary.get(command.model)
+            if secondary is None:
                 sentence = f"{command.model} is not loaded next to the chat's model. Run the race again."
                 self._outbox.post(Failed(command.id, "user", sentence))
                 return
-            model, drafts = guest.model, guest.drafts
+            model, drafts = secondary.model, secondary.drafts
         past = self._past.get(model, command.past) if command.past else None
-        lanes.start(model, command, drafts, self._asked_to_stop(command.id), past)
+        lanes.start(model, command, drafts, self._cancel_check(command.id), past)
 
     def _cancel(self, id: int, lanes: Lanes) -> None:
         if self._answers is None or not self._answers.cancel(id):
@@ -196,7 +198,7 @@ class Server:
         from .tasks.work import run
 
         lanes.cancel_all()
-        cancelled = self._asked_to_stop(command.id)
+        cancelled = self._cancel_check(command.id)
         if self._remote is not None and self._answers is not None and command.task != "replay":
             self._answers.measure(self._remote, command, cancelled)
         else:
@@ -221,8 +223,8 @@ class Server:
             self._load_server(command, address, lanes)
 
     def _load_server(self, command: Load, address: Address, lanes: Lanes) -> None:
-        """Find out what a server is, and let go of the model before it."""
-        from .servers.answers import info_of, refusals
+        """Identify a server, then free the loaded model."""
+        from .servers.answers import describe_server, refusals
 
         start = time.perf_counter()
         try:
@@ -232,45 +234,44 @@ class Server:
             return
         self._free(lanes)
         self._remote = remote
-        info = info_of(remote)
+        info = describe_server(remote)
         info["load_seconds"] = time.perf_counter() - start
         self._outbox.post(Loaded(command.id, info, refusals(remote)))
 
     def _connect(self, id: int, address: Address) -> ServerModel:
-        """Find out what a server is, for a load of this id."""
+        """Identify a server, for a load of this id."""
         from .servers.answers import ServerAnswers
 
         self._outbox.post(Loading(id, "connect"))
         self._answers = self._answers or ServerAnswers(self._outbox.post)
-        return self._answers.load(address, self._asked_to_stop(id))
+        return self._answers.load(address, self._cancel_check(id))
 
-    def _asked_to_stop(self, id: int) -> Callable[[], bool]:
-        """What says, whenever it is asked, whether a command was cancelled."""
+    def _cancel_check(self, id: int) -> Callable[[], bool]:
         return lambda: id in self._cancelled
 
     def _load_beside(self, command: LoadBeside, lanes: Lanes) -> None:
         from ..backends.servers.address import find_server
-        from .servers.answers import info_of, refusals
+        from .servers.answers import describe_server, refusals
 
-        self._free_guests(command.key)
+        self._free_servers(command.key)
         try:
             address = find_server(command.model, command.options.get("servers", {}))
             if address is None:
-                self._beside.load(command, self._model, lanes, self._asked_to_stop(command.id))
+                self._secondary.load(command, self._model, lanes, self._cancel_check(command.id))
                 return
-            self._beside.free(lanes, command.key)
-            remote = self._guests[command.key] = self._connect(command.id, address)
+            self._secondary.free(lanes, command.key)
+            remote = self._secondary_servers[command.key] = self._connect(command.id, address)
         except BaseException as error:  # see `failure`
             self._outbox.post(failure(command.id, error, loading=command.model))
             return
-        self._outbox.post(LoadedBeside(command.id, command.key, info_of(remote), refusals(remote)))
+        self._outbox.post(LoadedBeside(command.id, command.key, describe_server(remote), refusals(remote)))
 
-    def _free_guests(self, key: str = "") -> None:
-        """Let the server of a key go, or (empty) all of them."""
-        for name in [name for name in self._guests if key in ("", name)]:
-            guest = self._guests.pop(name)
+    def _free_servers(self, key: str = "") -> None:
+        """Disconnect the secondary server of a key, or (empty) all of them."""
+        for name in [name for name in self._secondary_servers if key in ("", name)]:
+            remote = self._secondary_servers.pop(name)
             if self._answers is not None:
-                self._answers.free(guest)
+                self._answers.free(remote)
 
     def _load_here(self, command: Load, lanes: Lanes) -> None:
         from ..backends.loading import load_model
@@ -286,10 +287,10 @@ class Server:
         def draft_progress(stage: str, done: int, total: int) -> None:
             self._outbox.post(Loading(command.id, f"draft {stage}", done, total))
 
-        cancelled = self._asked_to_stop(command.id)
+        cancelled = self._cancel_check(command.id)
         start, had_model = time.perf_counter(), self._loaded
-        # Importing torch and transformers makes a million objects that stay: looking through them again and again takes a
-        # fifth of the import (4.3 instead of 5.2 CPU seconds without), and would slow every later collection.
+        # Importing torch and transformers makes a million objects that stay: scanning them again and again takes a fifth of
+        # the import (4.3 instead of 5.2 CPU seconds without), and would slow every later collection.
         gc.disable()
         model = None
         try:
@@ -308,7 +309,8 @@ class Server:
         finally:
             gc.freeze()
             gc.enable()
-        self._model, self._drafts = model, drafts
+        self._model = model
+        self._drafts = drafts
         info = asdict(model.info)
         info["load_seconds"] = info["load_seconds"] or time.perf_counter() - start
         models = [asdict(draft.info) for draft in drafts.models]
@@ -318,13 +320,13 @@ class Server:
 
     @property
     def _loaded(self) -> bool:
-        """Whether there is a model, here or on a server."""
+        """Whether there is a model, on this machine or on a server."""
         return self._model is not None or self._remote is not None
 
     def _free(self, lanes: Lanes) -> None:
-        """Free the loaded model and its lanes, and say so; nothing to do or say without one."""
-        self._free_guests()
-        self._beside.free(lanes)
+        """Free the loaded model and its lanes, if there are any, and post Unloaded."""
+        self._free_servers()
+        self._secondary.free(lanes)
         lanes.clear()
         loaded = self._loaded
         if self._remote is not None and self._answers is not None:
@@ -348,8 +350,8 @@ class Server:
 def die_with_parent() -> None:
     """End with the parent even while a library holds the GIL, when the reading thread could not.
 
-    Linux kills us itself. Elsewhere a thread watches for a new parent (the end of the command stream tells sooner; this is
-    for a stream that somebody else still holds open).
+    Linux kills the process itself. Elsewhere a thread watches for a new parent (the end of the command stream comes sooner,
+    unless another process holds the stream open).
     """
     if sys.platform == "linux":
         PR_SET_PDEATHSIG = 1
@@ -357,9 +359,9 @@ def die_with_parent() -> None:
         return
     parent = os.getppid()
 
-    def watch() -> None:
+    def end_with_parent() -> None:
         while os.getppid() == parent:
             time.sleep(PARENT_POLL_SECONDS)
         os._exit(0)
 
-    threading.Thread(target=watch, name="parent", daemon=True).start()
+    threading.Thread(target=end_with_parent, name="parent", daemon=True).start()

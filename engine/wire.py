@@ -1,7 +1,7 @@
-"""How a message crosses, and the engine's way out.
+"""The wire format of messages, and the engine's outgoing queue.
 
 A message is a line of UTF-8 JSON with the class name under "kind"; unknown fields are ignored, so that a newer side can talk to
-an older one. Events leave on a thread of their own, and steps that wait are merged into one message.
+an older one. Another thread sends the events, and merges waiting steps into one message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def dump(message: Command | Event) -> bytes:
-    """One line, newline included. Lone surrogates survive as JSON escapes."""
+    """Write a message as one line, newline included. Lone surrogates survive as JSON escapes."""
     if isinstance(message, Steps):
         # The hot path: steps cross as arrays in field order, without a name per value.
         steps = [[getattr(step, name) for name in FIELDS] for step in message.steps]
@@ -36,7 +36,7 @@ def dump(message: Command | Event) -> bytes:
 
 
 def parse(line: bytes) -> Any:
-    """The message of one line.
+    """Read the message of one line.
 
     Raises:
         ValueError: not JSON, or not a message.
@@ -44,8 +44,8 @@ def parse(line: bytes) -> Any:
     try:
         body = json.loads(line)
         kind = _KINDS[body["kind"]]
-        known = {f.name for f in fields(kind)}
-        values = {name: value for name, value in body.items() if name in known}
+        names = {f.name for f in fields(kind)}
+        values = {name: value for name, value in body.items() if name in names}
         if kind is Steps:
             values["steps"] = [StepRecord(*step[: len(FIELDS)]) for step in values["steps"]]
         return kind(**values)
@@ -54,10 +54,10 @@ def parse(line: bytes) -> Any:
 
 
 class Outbox:
-    """Sends events to a descriptor. `post` never blocks: while the pipe is full, what waits is merged.
+    """Sends events to a descriptor. `post` never blocks: while the pipe is full, waiting events are merged.
 
-    The order of the events of one id is kept. Steps wait up to INTERVAL for more of their kind; everything else leaves at once
-    and takes along what waits.
+    The events of one id stay in order. Progress waits up to INTERVAL for more of its kind; any other event is sent at once,
+    with all that wait.
     """
 
     def __init__(self, fd: int) -> None:
@@ -88,14 +88,17 @@ class Outbox:
                 self._changed.notify()
 
     def _merge(self, event: Steps | Prefilling | Loading) -> bool:
-        """Add the event to the last one of its id, if that one waits and is of its kind."""
+        """Add the event to the last waiting one of its id, if that is of its kind; return whether it was added."""
         match self._mergeable.get(event.id), event:
             case Steps() as last, Steps():
                 last.steps += event.steps
             case Prefilling() as last, Prefilling():
-                last.done, last.total, last.seconds = event.done, event.total, event.seconds
+                last.done = event.done
+                last.total = event.total
+                last.seconds = event.seconds
             case Loading() as last, Loading() if last.stage == event.stage:
-                last.done, last.total = event.done, event.total
+                last.done = event.done
+                last.total = event.total
             case _:
                 return False
         return True
@@ -108,17 +111,18 @@ class Outbox:
                 self._write(b"".join(map(_line, batch)))
                 sent = time.monotonic()
         except OSError:
-            os._exit(0)  # nobody reads any more: the parent is gone
+            os._exit(0)  # the parent is gone
 
     def _take(self, due: float) -> list[Event]:
-        """What waits, as soon as there is something and it is due or urgent."""
+        """Wait until events are due or urgent, and take all of them."""
         with self._changed:
             self._idle = True
             self._changed.wait_for(lambda: self._waiting)
             self._idle = False
             while not self._urgent and (left := due - time.monotonic()) > 0:
                 self._changed.wait(left)
-            batch, self._waiting = self._waiting, []
+            batch = self._waiting
+            self._waiting = []
             self._mergeable.clear()
             self._urgent = False
             return batch
@@ -130,7 +134,7 @@ class Outbox:
 
 
 def _line(event: Event) -> bytes:
-    """An event's line; a value that JSON cannot hold must not end the stream."""
+    """Write an event's line; a value that JSON cannot hold must not end the stream."""
     try:
         return dump(event)
     except (TypeError, ValueError, RecursionError) as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...engine.options import DRAFTING, LOADING, AnswerOptions, DraftOptions, LoadOptions, Sampling
-from ...option import AT_ONCE, NEXT_ANSWER, NEXT_LOAD, NEXT_START, Option, option, options_of
+from ...option import AT_ONCE, NEXT_ANSWER, NEXT_LOAD, NEXT_START, Option, declared_options, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,13 +114,13 @@ SERVER = {
 }
 """Settings of a server, with a line about each."""
 
-SAMPLING = tuple(options_of(Sampling))
+SAMPLING = tuple(declared_options(Sampling))
 """Settings of the table `sampling`."""
 
-_OWN = options_of(Settings)
+_OWN = declared_options(Settings)
 _FOUND = {
     **{name: _OWN[name] for name in ("model", "draft_model", "method")},  # each comes before how
-    **{f"sampling.{name}": said for name, said in options_of(Sampling).items()},
+    **{f"sampling.{name}": said for name, said in declared_options(Sampling).items()},
     **_OWN,
 }
 GROUPS = ("Model", "GGUF models", "Decoding", "Sampling and limits", "Prompt", "Look", "Chat")

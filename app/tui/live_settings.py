@@ -10,7 +10,7 @@ from typing import Any
 
 from ...engine.options import AnswerOptions
 from ...errors import UserError
-from ...option import options_of
+from ...option import declared_options
 from ..chat.dialogue import Dialogue
 from ..settings.checks import checked
 from ..settings.fields import Settings
@@ -208,7 +208,7 @@ class LiveSettings:
         if dialogue.transcript.system:
             values["system"] = dialogue.transcript.system
         default = Settings()
-        for key in options_of(AnswerOptions):
+        for key in declared_options(AnswerOptions):
             value = getattr(settings, key)
             if value != getattr(default, key):
                 values[key] = value

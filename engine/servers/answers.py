@@ -1,4 +1,4 @@
-"""Answers that a server writes: each is a task of one event loop, on a thread of its own, and posts the events of a lane."""
+"""Answers that servers write: each is a task of one event loop, on another thread, and posts the events of a lane."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from ..messages import (
     Work,
     Worked,
 )
-from ..tasks.work import UNTOLD
+from ..tasks.work import UNMEASURED
 
 POLL_SECONDS = 0.05
-"""Between looks whether a load was cancelled."""
+"""Interval of checks whether a load was cancelled."""
 
 CLOSE_SECONDS = 2.0
-"""Time for connections to close; what takes longer ends with the process."""
+"""Time for connections to close; slower ones end with the process."""
 
 T = TypeVar("T")
 
@@ -51,51 +51,50 @@ class ServerAnswers:
     """The models on servers that are in use, and the answers that they write. Called from the engine's main thread.
 
     Args:
-        post: takes events, from any thread.
+        post: receives events, from any thread.
     """
 
     def __init__(self, post: Callable[[Event], None]) -> None:
         self._post = post
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        """The answer's id → its task. This, and the next one, are touched on the loop's thread alone."""
+        """The running answers' tasks, by id. This, and the next one, are used on the loop's thread alone."""
         self._lanes: dict[str, int] = {}
-        """The answers that run, by lane."""
+        """The running answers, by lane."""
         self._measured: dict[str, ServerModel] = {}
-        """Models that are measured beside another, by the name that they were given."""
+        """Other servers that are measured, by name."""
         self._writers: dict[int, ServerModel] = {}
-        """Who writes each answer that was begun and has not ended, as the main thread knows it."""
+        """The server of each answer that has begun and not ended, as the main thread knows it."""
 
     def load(self, address: Address, cancelled: Callable[[], bool]) -> ServerModel:
-        """Find out what a server is.
+        """Connect to a server and identify it.
 
         Raises:
             UserError: it cannot be used; says why.
             Cancelled: `cancelled` answered True.
         """
-        return self._waited(connect(address), cancelled)
+        return self._result(connect(address), cancelled)
 
-    def _waited(self, work: Coroutine[Any, Any, T], cancelled: Callable[[], bool]) -> T:
-        """What becomes of some work on the loop."""
+    def _result(self, work: Coroutine[Any, Any, T], cancelled: Callable[[], bool]) -> T:
+        """Wait for the result of some work on the loop."""
         future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         while True:
             with contextlib.suppress(TimeoutError):
                 return future.result(POLL_SECONDS)
-            if future.done():  # a time limit of its own
+            if future.done():  # the work's own time limit
                 return future.result()
             if cancelled():
                 future.cancel()
                 raise Cancelled
 
     def measure(self, model: ServerModel, command: Work, cancelled: Callable[[], bool]) -> None:
-        """Run the task `answer` on a server to its end; post its result, or what went wrong.
+        """Run the task `answer` on a server to its end; post its result or its error.
 
         Args:
             model: the server.
-            command: what is measured; its option `at` is the address of another server, as in `Load`.
-            cancelled: whether it is no longer wanted.
+            command: the measurement; its option `at` is the address of another server, as in `Load`.
+            cancelled: polled.
         """
-
         try:
             if command.task != "answer":
                 raise UserError(
@@ -103,15 +102,14 @@ class ServerAnswers:
                 )
             options = {name: value for name, value in command.options.items() if name != "at"}
             if at := command.options.get("at"):
-                model = self._beside(str(at["model"]), at["servers"], cancelled)
-            result = self._waited(measure_answer(model, **options), cancelled)
+                model = self._other_server(str(at["model"]), at["servers"], cancelled)
+            result = self._result(measure_answer(model, **options), cancelled)
         except BaseException as error:  # see `failure`
             self._post(failure(command.id, error))
             return
         self._post(Worked(command.id, result))
 
-    def _beside(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> ServerModel:
-        """Another server, asked once what it is."""
+    def _other_server(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> ServerModel:
         if name not in self._measured:
             address = find_server(name, servers)
             if address is None:
@@ -124,32 +122,32 @@ class ServerAnswers:
     def start(self, model: ServerModel, request: Generate) -> None:
         """Begin an answer."""
         try:
-            asked = asked_of(request)
+            server_request = make_server_request(request)
         except UserError as error:
             self._post(failure(request.id, error))
             return
         self._writers[request.id] = model
-        self._on_loop(self._begin, model, request, asked)
+        self._on_loop(self._begin, model, request, server_request)
 
     def cancel(self, id: int) -> bool:
-        """Close the stream of an answer; whether there is such an answer."""
+        """Close the stream of an answer; return whether there is such an answer."""
         if id not in self._writers:
             return False
         self._on_loop(self._cancel, id)
         return True
 
     def cancel_all(self) -> None:
-        """Close every stream, and wait for it."""
+        """Close every stream and wait for their end."""
         if self._loop is not None:
             self._wait(self._stop(lambda _: True))
 
     def close_lane(self, lane: str) -> None:
-        """Close the stream that runs in a lane."""
+        """Close the stream of a lane."""
         if self._loop is not None:
             self._wait(self._stop(lambda id: self._lanes.get(lane) == id))
 
     def pause(self, id: int) -> bool:
-        """Say that an answer cannot be held; whether there is such an answer."""
+        """Refuse to pause an answer; return whether there is such an answer."""
         if id not in self._writers:
             return False
         self._refuse(id, "A server's answer cannot be paused. esc stops it.")
@@ -157,7 +155,7 @@ class ServerAnswers:
         return True
 
     def switch(self, id: int, method: str) -> bool:
-        """Say that an answer's method stays; whether there is such an answer."""
+        """Refuse to change an answer's method; return whether there is such an answer."""
         if (model := self._writers.get(id)) is None:
             return False
         if method == model.method:
@@ -167,11 +165,11 @@ class ServerAnswers:
         return True
 
     def free(self, model: ServerModel) -> None:
-        """Let a server go, its answers stopped."""
-        own = {id for id, writer in list(self._writers.items()) if writer is model}
-        self._wait(self._stop(own.__contains__))
-        for each in (model, *self._measured.values()):
-            self._wait(each.close())
+        """Stop a server's answers and disconnect it."""
+        answers = {id for id, writer in list(self._writers.items()) if writer is model}
+        self._wait(self._stop(answers.__contains__))
+        for server in (model, *self._measured.values()):
+            self._wait(server.close())
         self._measured.clear()
 
     def _refuse(self, id: int, sentence: str) -> None:
@@ -192,25 +190,25 @@ class ServerAnswers:
         with contextlib.suppress(TimeoutError, CancelledError):
             asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(CLOSE_SECONDS)
 
-    def _begin(self, model: ServerModel, request: Generate, asked: ServerRequest) -> None:
+    def _begin(self, model: ServerModel, request: Generate, server_request: ServerRequest) -> None:
         if request.lane in self._lanes:
             self._writers.pop(request.id, None)
             self._post(Failed(request.id, "user", "An answer is being written here. Wait for it, or cancel it first."))
             return
         self._lanes[request.lane] = request.id
-        self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(model, request, asked))
+        self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(model, request, server_request))
 
     def _cancel(self, id: int) -> None:
         if (task := self._tasks.get(id)) is not None:
             task.cancel()
 
     async def _stop(self, which: Callable[[int], bool]) -> None:
-        going = [task for id, task in self._tasks.items() if which(id)]
-        for task in going:
+        tasks = [task for id, task in self._tasks.items() if which(id)]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*going, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, model: ServerModel, request: Generate, asked: ServerRequest) -> None:
+    async def _answer(self, model: ServerModel, request: Generate, server_request: ServerRequest) -> None:
         id, outcome, failed = request.id, Outcome(), None
         taker = Taker(
             lambda run: self._post(Steps(id, [record(run, model.method)])),
@@ -218,9 +216,9 @@ class ServerAnswers:
         )
         self._post(Started(id, request.lane, model.method, "", 0, 0, certainty=model.certainty))
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         try:
-            await model.answer(asked, taker, outcome)
+            await model.answer(server_request, taker, outcome)
         except asyncio.CancelledError:
             outcome.reason = "cancelled"
         except BaseException as error:  # see `failure`
@@ -230,21 +228,30 @@ class ServerAnswers:
             self._lanes = {lane: other for lane, other in self._lanes.items() if other != id}
             self._writers.pop(id, None)
         if failed is not None:
-            failed.served = told(outcome)
+            failed.served = served_figures(outcome)
             self._post(failed)
             return
-        spent = outcome.prefill_seconds + outcome.decode_seconds or loop.time() - begun
-        reason, thinking, valid = outcome.reason or "eos", taker.parts.part == THOUGHT, None
-        if asked.constraint is not None and outcome.reason not in ("cancelled", "stop"):
-            valid = asked.constraint.matches(taker.text.strip())
+        reason, valid = outcome.reason or "eos", None
+        if server_request.constraint is not None and outcome.reason not in ("cancelled", "stop"):
+            valid = server_request.constraint.matches(taker.text.strip())
         if valid is False and reason == "eos":
             outcome.doubt = f"{model.served.engine or 'The server'} did not keep to what was asked of its answer."
-        ended = Finished(id, reason, "", outcome.prefill_seconds, spent, thinking=thinking, valid=valid, served=told(outcome))
-        self._post(ended)
+        self._post(
+            Finished(
+                id=id,
+                reason=reason,
+                tail="",
+                prefill_seconds=outcome.prefill_seconds,
+                busy_seconds=outcome.prefill_seconds + outcome.decode_seconds or loop.time() - started,
+                thinking=taker.parts.part == THOUGHT,
+                valid=valid,
+                served=served_figures(outcome),
+            )
+        )
 
 
-def asked_of(request: Generate) -> ServerRequest:
-    """What to ask a server for.
+def make_server_request(request: Generate) -> ServerRequest:
+    """Translate a request for a server.
 
     Raises:
         UserError: no server can do it.
@@ -258,7 +265,11 @@ def asked_of(request: Generate) -> ServerRequest:
     if constraint is not None:
         constraint.check()
     return ServerRequest(
-        *(messages, request.prompt or "", Sampling(**request.sampling), request.max_tokens, request.stop),
+        messages,
+        request.prompt or "",
+        Sampling(**request.sampling),
+        request.max_tokens,
+        request.stop,
         constraint=constraint,
         think=request.think,
         think_budget=request.think_budget,
@@ -266,27 +277,33 @@ def asked_of(request: Generate) -> ServerRequest:
     )
 
 
-def told(outcome: Outcome) -> dict[str, Any]:
-    """What a server told of an answer, as it crosses."""
+def served_figures(outcome: Outcome) -> dict[str, Any]:
+    """Collect the figures that a server sent, for `Finished.served`."""
     skipped = ("reason", "prompt_ids", "prefill_seconds", "decode_seconds")
     return {name: value for name, value in asdict(outcome).items() if name not in skipped and value not in (None, "")}
 
 
 def record(run: Run, method: str) -> StepRecord:
-    """A run as it crosses."""
-    nodes = 1 + run.drafted if run.tokens else 0
+    """Convert a run to a step's record."""
     return StepRecord(
-        method, run.tokens, run.text, run.drafted, run.accepted, nodes, forward_seconds=run.seconds, spans=run.spans
+        method=method,
+        tokens=run.tokens,
+        text=run.text,
+        drafted=run.drafted,
+        accepted=run.accepted,
+        nodes=1 + run.drafted if run.tokens else 0,
+        forward_seconds=run.seconds,
+        spans=run.spans,
     )
 
 
 def refusals(model: ServerModel) -> dict[str, str]:
-    """Every method of ours, and why it does not decode here."""
+    """List specchat's methods with the reason why they do not decode on a server."""
     return {name: model.reason() for name in registry.methods() if name != model.method}
 
 
-def info_of(model: ServerModel) -> dict[str, Any]:
-    """What the interface shows of a model on a server."""
+def describe_server(model: ServerModel) -> dict[str, Any]:
+    """Describe a model on a server as the interface shows it."""
     info = {f.name: getattr(model.info, f.name) for f in fields(model.info)}
     info["capabilities"] = asdict(model.info.capabilities)
     served = model.served
@@ -300,7 +317,7 @@ async def measure_answer(
     raw: bool = False,
     max_tokens: int = 256,
 ) -> dict[str, Any]:
-    """Ask a server for a greedy answer, without what it kept of earlier prompts where it can be told so.
+    """Ask a server for a greedy answer, without its prompt cache if it can be switched off.
 
     Args:
         model: the server.
@@ -310,10 +327,10 @@ async def measure_answer(
         max_tokens: most tokens of the answer.
 
     Returns:
-        As the task for methods of ours, as far as the server tells: `tokens` only where it sends every id; `nodes` and
-        `drafted` 0 where it does not say what it drafted; `steps` 0 where passes are not counted. `count`: tokens; `seconds`:
-        its own clock's, else by arrival. Also `certainty` (whether the runs are known), `engine` and what it
-        `decodes` with, `finish_reason`, and `prompt_ids` where it sends them.
+        The fields of `measuring.measure_answer` that the server sends: `tokens` only with every id; `nodes` and `drafted` 0
+        without its drafts; `steps` 0 if passes are not counted. `count`: tokens; `seconds`: by its clock, else by arrival. Also
+        `certainty` (whether the runs are known), `engine`, `decodes` (its method), `finish_reason`, and `prompt_ids` if it
+        sends them.
 
     Raises:
         UserError: the server refused, failed or fell silent.
@@ -321,11 +338,11 @@ async def measure_answer(
     if messages is None and not raw:
         messages = [{"role": "user", "content": prompt or ""}]
     runs, outcome = list[Run](), Outcome()
-    asked = ServerRequest(messages, prompt or "", max_tokens=max_tokens, afresh=True)
+    server_request = ServerRequest(messages, prompt or "", max_tokens=max_tokens, afresh=True)
     taker = Taker(runs.append, lambda *_: None)
-    await model.answer(asked, taker, outcome)
-    found = [token for run in runs for token in run.tokens]
-    number = outcome.tokens if outcome.tokens is not None else len(found)
+    await model.answer(server_request, taker, outcome)
+    ids = [token for run in runs for token in run.tokens]
+    number = outcome.tokens if outcome.tokens is not None else len(ids)
     if not number:
         raise UserError(f"{model.connection.address.host} answered nothing. Try it again, or name another model.")
     passes = [run for run in runs if run.tokens]
@@ -334,9 +351,9 @@ async def measure_answer(
     if drafted is None:
         drafted, accepted = 0, 0
     seconds = outcome.prefill_seconds + outcome.decode_seconds
-    tokens = found if NO_ID not in found and len(found) == number else []
+    tokens = ids if NO_ID not in ids and len(ids) == number else []
     return {
-        **UNTOLD,
+        **UNMEASURED,
         "tokens": tokens,
         "prompt_ids": list(outcome.prompt_ids),
         "text": taker.raw,

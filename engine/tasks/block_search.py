@@ -1,9 +1,9 @@
-"""The task `blocks`: which attention and MLP blocks early exit can leave out, found by leaving out the cheapest one by one.
+"""The task `blocks`: searches the attention and MLP blocks that early exit can leave out, the cheapest ones first.
 
 Zhang et al. (arXiv:2309.08168) search these sets by Bayesian optimisation over whole answers. Here a set is scored by one pass:
 the model's own greedy answers hang in the cache as a tree, and below each of their tokens a draft node is evaluated without the
-blocks. So every draft sees what it sees in decoding, the whole model's keys and values, and the share of nodes that choose the
-answer's next token is the acceptance of a first draft token.
+blocks. So every draft reads the whole model's keys and values, as in decoding, and the share of nodes that choose the answer's
+next token is the acceptance of a first draft token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...decoders.loop import Generation
 from ...decoders.methods.early_exit import parse_skip, skip_text
 from ...errors import UserError
 from ..messages import Generate
-from ..requests import prompt_of
+from ..requests import encode_request
 from .work import Job
 
 Unit = frozenset[tuple[int, str]]
@@ -30,30 +30,30 @@ ROOM = 1024
 POSITIONS = 160
 """Most draft nodes of a scoring pass."""
 FEWEST = 16
-"""Draft nodes below which an agreement means nothing."""
+"""Least draft nodes for a meaningful agreement."""
 NEAR = 3
 """Blocks that are tried at each step: those that cost least when they were last tried."""
 LEAST = 0.25
-"""Agreement below which no more is left out."""
+"""Least agreement at which more is left out."""
 LONGEST = 8
 """Most draft tokens that are considered."""
 TIMINGS = 4
 """Rounds of timed passes; the first warms up."""
 
 
-class Spent(Exception):
+class BudgetSpent(Exception):
     """No passes or no time are left."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A set of blocks and how a draft without them did."""
+class Candidate:
+    """A set of blocks, with the score of a draft without them."""
 
     left_out: Unit
     agreement: float
     """Share of the answers' tokens that it chooses too."""
     likelihood: float
-    """Mean log-probability that it gives them: tells equals apart."""
+    """Mean log-probability that it gives them, to rank equal agreements."""
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -63,49 +63,48 @@ class Found:
 
 @dataclass(slots=True)
 class Walk:
-    """The search: scores sets of blocks, and keeps those that it went through.
+    """The search: scores sets of blocks, and keeps those on its path.
 
     Args:
-        score: a set's agreement and likelihood, by a pass.
-        told: after each.
+        score: computes a set's agreement and likelihood, by a pass.
+        report: called after each.
     """
 
     score: Callable[[Unit], tuple[float, float]]
-    told: Callable[[Found], None] = lambda found: None
-    known: dict[Unit, Found] = field(default_factory=dict)
-    path: dict[Unit, Found] = field(default_factory=dict)
-    """The sets that it went through."""
+    report: Callable[[Candidate], None] = lambda candidate: None
+    scored: dict[Unit, Candidate] = field(default_factory=dict)
+    path: dict[Unit, Candidate] = field(default_factory=dict)
 
-    def look(self, left_out: Unit) -> Found:
+    def look(self, left_out: Unit) -> Candidate:
         """Score a set once.
 
         Raises:
-            Spent: the passes or the time are over.
+            BudgetSpent: the passes or the time are over.
         """
-        found = self.known.get(left_out)
-        if found is None:
-            found = self.known[left_out] = Found(left_out, *self.score(left_out))
-            self.told(found)
-        return found
+        candidate = self.scored.get(left_out)
+        if candidate is None:
+            candidate = self.scored[left_out] = Candidate(left_out, *self.score(left_out))
+            self.report(candidate)
+        return candidate
 
     def go(self, start: Unit, units: Sequence[Unit]) -> None:
-        """From `start` on leave out one more unit at a time: of the NEAR that cost least when last tried, the one that costs
+        """Leave out one more unit at a time, from `start` on: of the NEAR that cost least when last tried, the one that costs
         least now; at first all are tried. The last is never left out.
 
         Raises:
-            Spent: the passes or the time are over.
+            BudgetSpent: the passes or the time are over.
         """
         at, rest = start, [unit for unit in units if not unit & start]
         cost: dict[Unit, tuple[float, float]] = {}
         near = list(rest)
-        base = self.known.get(start)
+        base = self.scored.get(start)
         while len(rest) > 1:
             looks = {unit: self.look(at | unit) for unit in near}
             best = max(near, key=lambda unit: looks[unit].rank)
-            # Of the whole model itself nothing is known but that it agrees with itself.
+            # The whole model is not scored; it agrees with itself.
             whole, likelihood = base.rank if base else (1.0, looks[best].likelihood)
-            for unit, found in looks.items():
-                cost[unit] = (whole - found.agreement, likelihood - found.likelihood)
+            for unit, candidate in looks.items():
+                cost[unit] = (whole - candidate.agreement, likelihood - candidate.likelihood)
             at |= best
             rest.remove(best)
             base = self.path[at] = looks[best]
@@ -116,66 +115,64 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """What passes take."""
+    """The time of passes and their parts."""
 
     full: float
     """A pass of the whole model over one node."""
     node: float
-    """More for each further node."""
+    """Added by each further node."""
     attention: float
     """One attention block within `full`."""
     mlp: float
 
     def draft(self, left_out: Unit) -> float:
-        """Time of a draft pass over one node."""
+        """Estimate the time of a draft pass over one node."""
         saved = sum(self.attention if kind == "a" else self.mlp for _, kind in left_out)
         return max(self.full - saved, self.full * 0.02)
 
-    def best(self, found: Found, layers: int) -> tuple[float, int]:
-        """(expected speedup, draft tokens K that give it) with a constant K."""
-        agreed, draft = min(found.agreement, 0.995), self.draft(found.left_out)
-        # What the first layers kept does not run again.
-        again = 1 - min((layer for layer, _ in found.left_out), default=layers) / layers
-        return max(
-            (
-                (1 - agreed ** (length + 1))
-                / (1 - agreed)
-                * self.full
-                / (length * draft + self.full + length * self.node * again),
-                length,
-            )
-            for length in range(1, LONGEST + 1)
-        )
+    def best(self, candidate: Candidate, layers: int) -> tuple[float, int]:
+        """Find the constant K of the greatest expected speedup; return (speedup, K)."""
+        agreed, draft = min(candidate.agreement, 0.995), self.draft(candidate.left_out)
+        # The layers before the first gap do not run again.
+        repeated = 1 - min((layer for layer, _ in candidate.left_out), default=layers) / layers
+        speedups = []
+        for length in range(1, LONGEST + 1):
+            tokens = (1 - agreed ** (length + 1)) / (1 - agreed)
+            seconds = length * draft + self.full + length * self.node * repeated
+            speedups.append((tokens * self.full / seconds, length))
+        return max(speedups)
 
 
-class Counted:
+class BudgetedSession:
     """A session whose passes are counted and end with the budget."""
 
     def __init__(self, job: Job, session: Session, most: int, deadline: float) -> None:
-        self.job, self.session, self.most, self.deadline = job, session, most, deadline
+        self.job = job
+        self.session = session
+        self.most = most
+        self.deadline = deadline
         self.passes = 0
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """`Session.evaluate`.
+        """Call `Session.evaluate`.
 
         Raises:
-            Spent: the passes or the time are over.
+            BudgetSpent: the passes or the time are over.
         """
         self.job.check()
         if self.passes >= self.most or time.monotonic() > self.deadline:
-            raise Spent
+            raise BudgetSpent
         self.passes += 1
         return self.session.evaluate(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A greedy answer."""
+class GreedyText:
+    """A prompt with its greedy answer."""
 
     ids: Sequence[int]
-    """Prompt and answer."""
     prompt: int
-    """Tokens of the prompt."""
+    """Number of the prompt's tokens."""
 
     @property
     def positions(self) -> range:
@@ -187,13 +184,14 @@ class Scorer:
     """Texts in a session, and draft nodes below them.
 
     Args:
-        counted: the session, empty.
-        texts: what fits in it.
-        tree: whether the model takes trees; else the drafts are a chain, which sees its own keys and values.
+        budgeted: the session, empty.
+        texts: those that fit in it.
+        tree: whether the model takes trees; else the drafts are a chain, which reads its own keys and values.
     """
 
-    def __init__(self, counted: Counted, texts: Sequence[Text], tree: bool) -> None:
-        self._counted, self._tree = counted, tree
+    def __init__(self, budgeted: BudgetedSession, texts: Sequence[GreedyText], tree: bool) -> None:
+        self._budgeted = budgeted
+        self._tree = tree
         texts = texts if tree else texts[:1]
         limit = min(text.prompt for text in texts) - 1
         first = texts[0].ids
@@ -203,7 +201,7 @@ class Scorer:
         parents: list[int] = []
         self._drafts: list[int] = []
         self._below: list[int] = []
-        self._wanted: list[int] = []
+        self._answers: list[int] = []
         for text in texts:
             offset = len(tokens) - shared
             places = text.positions
@@ -211,15 +209,16 @@ class Scorer:
             tokens += text.ids[shared:end]
             parents += [ROOT if i == shared else offset + i - 1 for i in range(shared, end)]
             for i in places:
+                above = offset + i - 1 if i > shared else ROOT
+                self._below.append(above if tree else len(self._drafts) - 1)
                 self._drafts.append(text.ids[i])
-                self._below.append((offset + i - 1 if i > shared else ROOT) if tree else len(self._drafts) - 2)
-                self._wanted.append(text.ids[i + 1])
+                self._answers.append(text.ids[i + 1])
         for start in range(0, shared, PREFILL_CHUNK):
             chunk = first[start : min(start + PREFILL_CHUNK, shared)]
-            counted.evaluate(chunk, range(ROOT, len(chunk) - 1), rows=())
-            counted.session.commit(range(len(chunk)))
+            budgeted.evaluate(chunk, range(ROOT, len(chunk) - 1), rows=())
+            budgeted.session.commit(range(len(chunk)))
         for start in range(0, len(tokens), PREFILL_CHUNK):
-            counted.evaluate(tokens[start : start + PREFILL_CHUNK], parents[start : start + PREFILL_CHUNK], rows=())
+            budgeted.evaluate(tokens[start : start + PREFILL_CHUNK], parents[start : start + PREFILL_CHUNK], rows=())
 
     @property
     def positions(self) -> int:
@@ -227,39 +226,39 @@ class Scorer:
         return len(self._drafts)
 
     def score(self, layers: Layers) -> tuple[float, float]:
-        """(agreement, likelihood) of a draft that runs these layers."""
-        scores = self._counted.evaluate(self._drafts, self._below, layers=layers)
+        """Compute (agreement, likelihood) of a draft that runs these layers."""
+        scores = self._budgeted.evaluate(self._drafts, self._below, layers=layers)
         agreed, likelihood = 0, 0.0
-        for row, (wanted, [(chosen, logp)]) in enumerate(zip(self._wanted, scores.top(1), strict=True)):
-            agreed += chosen == wanted
-            likelihood += logp if chosen == wanted else logp - scores.gap(row, wanted)
-        self._counted.session.drop(scores.nodes)
-        if not self._tree:  # numbers start again
-            self._counted.session.commit(())
-        return agreed / len(self._wanted), likelihood / len(self._wanted)
+        for row, (token, [(chosen, logp)]) in enumerate(zip(self._answers, scores.top(1), strict=True)):
+            agreed += chosen == token
+            likelihood += logp if chosen == token else logp - scores.gap(row, token)
+        self._budgeted.session.drop(scores.nodes)
+        if not self._tree:  # number nodes from 0 again
+            self._budgeted.session.commit(())
+        return agreed / len(self._answers), likelihood / len(self._answers)
 
 
-def write(
+def write_answers(
     job: Job, prompts: Sequence[Mapping[str, Any]], answer_tokens: int, most: int, deadline: float
-) -> tuple[list[Text], int]:
-    """Greedy answers, as many as `most` passes and ROOM allow, and the passes that they took. Where trees work, fusion drafts:
-    the tokens are greedy's, in fewer passes."""
+) -> tuple[list[GreedyText], int]:
+    """Write as many greedy answers as `most` passes and ROOM allow; return them and the number of passes. Where trees work,
+    fusion drafts: the tokens are greedy's, in fewer passes."""
     model = job.model
     trees = model.info.capabilities.tree
-    texts: list[Text] = []
+    texts: list[GreedyText] = []
     passes = room = 0
     for prompt in prompts:
-        ids = prompt_of(model, Generate(0, prompt=prompt.get("prompt"), messages=prompt.get("messages")), job.cancelled)
-        wanted = min(answer_tokens, POSITIONS - sum(len(text.positions) for text in texts))
-        if passes >= most or wanted < FEWEST or time.monotonic() > deadline:
+        ids = encode_request(model, Generate(0, prompt=prompt.get("prompt"), messages=prompt.get("messages")), job.cancelled)
+        length = min(answer_tokens, POSITIONS - sum(len(text.positions) for text in texts))
+        if passes >= most or length < FEWEST or time.monotonic() > deadline:
             break
         # Answers are in the cache once, and once more as draft nodes.
-        need = room + len(ids) + 2 * wanted
+        need = room + len(ids) + 2 * length
         if len(ids) < 2 or need > model.info.context or (texts and need > ROOM):
             continue
-        conversation = Conversation(model, context=min(model.info.context, len(ids) + wanted + ROOM))
+        conversation = Conversation(model, context=min(model.info.context, len(ids) + length + ROOM))
         try:
-            generation = Generation(conversation, ids, "fusion" if trees else "greedy", max_tokens=wanted)
+            generation = Generation(conversation, ids, "fusion" if trees else "greedy", max_tokens=length)
             while generation.finish_reason is None and passes + generation.totals.steps < most:
                 job.check()
                 generation.run_pass()
@@ -267,33 +266,36 @@ def write(
             conversation.close()
         passes += generation.totals.steps
         if generation.answer:
-            texts.append(Text([*ids, *generation.answer], len(ids)))
+            texts.append(GreedyText([*ids, *generation.answer], len(ids)))
             room += len(ids) + 2 * len(generation.answer)
         if not trees:
             break
     return texts, passes
 
 
-def timed(counted: Counted, text: Text, layers: int, cuts: Mapping[str, Layers], clock: Callable[[], float]) -> Seconds:
-    """What passes of the whole model over one node and five, and of drafts, take after a text."""
-    session = counted.session
+def measure(
+    budgeted: BudgetedSession, text: GreedyText, layers: int, cuts: Mapping[str, Layers], clock: Callable[[], float]
+) -> Seconds:
+    """Time passes after a text: of the whole model over one node and five, and of drafts."""
+    session = budgeted.session
     session.rewind(0)
     session.prefill(text.ids[:-1])
-    counted.passes += -(-len(text.ids) // PREFILL_CHUNK)
+    budgeted.passes += -(-len(text.ids) // PREFILL_CHUNK)
     runs: dict[str, tuple[int, Layers | None]] = {"one": (1, None), "five": (5, None)}
     runs |= {name: (1, cut) for name, cut in cuts.items()}
     least = dict.fromkeys(runs, float("inf"))
     for turn in range(TIMINGS):
         for name, (nodes, cut) in runs.items():
             started = clock()
-            scores = counted.evaluate([text.ids[-1]] * nodes, range(ROOT, nodes - 1), layers=cut)
+            scores = budgeted.evaluate([text.ids[-1]] * nodes, range(ROOT, nodes - 1), layers=cut)
             scores.choose(Sampling())
             if turn:
                 least[name] = min(least[name], clock() - started)
             session.commit(())
     one = least["one"]
     if "attention" in cuts:
-        attention, mlp = (one - least["mlp"]) / layers, (one - least["attention"]) / layers
+        attention = (one - least["mlp"]) / layers
+        mlp = (one - least["attention"]) / layers
     else:
         attention = mlp = (one - least["half"]) / (layers - layers // 2) / 2
     return Seconds(one, max(0.0, least["five"] - one) / 4, max(0.0, attention), max(0.0, mlp))
@@ -312,16 +314,16 @@ def find_blocks(
     Args:
         job: with the model; each set that is tried is reported.
         prompts: each with `prompt` or `messages`; answers to the first of them are the text.
-        most: forward passes, those that write the text and those that are timed included.
+        most: forward passes, including those that write the text and those that are timed.
         seconds: time.
         answer_tokens: of each answer.
         clock: wall, or cpu for processor seconds.
 
     Returns:
-        passes; positions (tokens that a score is of); answers; seconds of a pass over one node; found: the sets that the
-        search went through, the greatest expected speedup first, each with `skip` (what is left out, as early-exit.skip takes
-        it; whole layers at the end as `layers`, the number of those that are left), blocks (that run), agreement, cost (of a
-        draft pass, of the whole model's), speedup (expected) and tokens (K that gives it).
+        passes; positions (tokens of a score); answers; seconds of a pass over one node; found: the sets on the search's path,
+        the greatest expected speedup first, each with `skip` (as in early-exit.skip; or `layers`, the number of those that are
+        left, if whole layers at the end are left out), blocks (that run), agreement, cost (of a draft pass, as a share of the
+        whole model's), speedup (expected) and tokens (its K).
 
     Raises:
         UserError: no prompt fits, or the model cannot stop after some of its layers.
@@ -331,48 +333,48 @@ def find_blocks(
     if not model.info.capabilities.layers:
         raise UserError(model.info.capabilities.reasons.get("layers", "This model cannot skip layers."))
     deadline = time.monotonic() + seconds
-    texts, written = write(job, prompts, answer_tokens, most // 3, time.monotonic() + seconds / 3)
+    texts, written = write_answers(job, prompts, answer_tokens, most // 3, time.monotonic() + seconds / 3)
     result: dict[str, Any] = {"passes": written, "positions": 0, "answers": len(texts), "seconds": 0.0, "found": []}
     if sum(len(text.positions) for text in texts) < FEWEST:
         return result
     session = model.open_session(min(model.info.context, sum(len(text.ids) for text in texts) + POSITIONS + PREFILL_CHUNK))
-    counted = Counted(job, session, most - written, deadline)
+    budgeted = BudgetedSession(job, session, most - written, deadline)
     walk = Walk(lambda left_out: (0.0, 0.0))
     costs: Seconds | None = None
     try:
-        cuts = _cuts(counted, layers)
-        costs = timed(counted, texts[0], layers, cuts, time.process_time if clock == "cpu" else time.perf_counter)
+        cuts = _cuts(budgeted, layers)
+        costs = measure(budgeted, texts[0], layers, cuts, time.process_time if clock == "cpu" else time.perf_counter)
         session.rewind(0)
-        scorer = Scorer(counted, texts, tree)
+        scorer = Scorer(budgeted, texts, tree)
         result["positions"] = scorer.positions
 
-        def told(found: Found) -> None:
-            left_out, agreement = skip_text(found.left_out), found.agreement
-            job.report({"passes": written + counted.passes, "most": most, "skip": left_out, "agreement": agreement})
+        def report(candidate: Candidate) -> None:
+            left_out, agreement = skip_text(candidate.left_out), candidate.agreement
+            job.report({"passes": written + budgeted.passes, "most": most, "skip": left_out, "agreement": agreement})
 
         walk.score = lambda left_out: scorer.score(parse_skip(skip_text(left_out), layers))
-        walk.told = told
+        walk.report = report
         _walk(walk, costs, layers, _units(layers, single="attention" in cuts))
-    except Spent:
+    except BudgetSpent:
         pass
     finally:
         session.close()
-    result["passes"] += counted.passes
+    result["passes"] += budgeted.passes
     if costs is not None:
         result["seconds"] = costs.full
-        rows = [_row(found, costs, layers) for found in walk.path.values()]
+        rows = [_row(candidate, costs, layers) for candidate in walk.path.values()]
         result["found"] = sorted(rows, key=lambda row: (-row["speedup"], row["blocks"]))
     return result
 
 
-def _cuts(counted: Counted, layers: int) -> dict[str, Layers]:
-    """The drafts whose seconds tell what blocks cost; single blocks only where the model keeps them apart."""
-    session = counted.session
+def _cuts(budgeted: BudgetedSession, layers: int) -> dict[str, Layers]:
+    """Return the drafts whose times reveal the cost of blocks; of single blocks only if the model can skip them."""
+    session = budgeted.session
     every = f"0-{layers - 1}"
     cuts: dict[str, Layers] = {"attention": parse_skip(f"{every}m", layers), "mlp": parse_skip(f"{every}a", layers)}
     try:
         for cut in cuts.values():
-            counted.evaluate([0], [ROOT], rows=(), layers=cut)
+            budgeted.evaluate([0], [ROOT], rows=(), layers=cut)
             session.commit(())
     except UserError as error:
         if "memory" in str(error):
@@ -383,33 +385,33 @@ def _cuts(counted: Counted, layers: int) -> dict[str, Layers]:
 
 
 def _units(layers: int, *, single: bool) -> list[Unit]:
-    """What is left out at once: a block, or a whole layer."""
+    """List the units that are left out together: single blocks, or whole layers."""
     if single:
         return [frozenset({(layer, kind)}) for layer in range(layers) for kind in "am"]
     return [frozenset({(layer, "a"), (layer, "m")}) for layer in range(layers)]
 
 
 def _walk(walk: Walk, costs: Seconds, layers: int, units: Sequence[Unit]) -> None:
-    """Every number of first layers; then on from the best of these; then from the whole model."""
+    """Try every number of first layers; then continue from the best of these; then from the whole model."""
     for depth in range(1, layers):
         tail: Unit = frozenset((layer, kind) for layer in range(depth, layers) for kind in "am")
         walk.path[tail] = walk.look(tail)
-    best = max(walk.path.values(), key=lambda found: costs.best(found, layers), default=None)
+    best = max(walk.path.values(), key=lambda candidate: costs.best(candidate, layers), default=None)
     if best is not None:
         walk.go(best.left_out, units)
     walk.go(frozenset(), units)
 
 
-def _row(found: Found, costs: Seconds, layers: int) -> dict[str, Any]:
-    skip = skip_text(found.left_out)
-    speedup, tokens = costs.best(found, layers)
-    first = min(layer for layer, _ in found.left_out)
-    whole = len(found.left_out) == 2 * (layers - first)
+def _row(candidate: Candidate, costs: Seconds, layers: int) -> dict[str, Any]:
+    skip = skip_text(candidate.left_out)
+    speedup, tokens = costs.best(candidate, layers)
+    first = min(layer for layer, _ in candidate.left_out)
+    whole = len(candidate.left_out) == 2 * (layers - first)
     return {
         **({"layers": first} if whole else {"skip": skip}),
-        "blocks": 2 * layers - len(found.left_out),
-        "agreement": found.agreement,
-        "cost": costs.draft(found.left_out) / costs.full,
+        "blocks": 2 * layers - len(candidate.left_out),
+        "agreement": candidate.agreement,
+        "cost": costs.draft(candidate.left_out) / costs.full,
         "speedup": speedup,
         "tokens": tokens,
     }

@@ -1,4 +1,5 @@
-"""The task `answer`: one answer to one prompt, timed; by a method of ours or by another implementation (peers.py)."""
+"""The task `answer`: one answer to one prompt, timed; by one of specchat's methods or another implementation (peers.py). The
+task `prove`: which passes have plain decoding's bits, and how often others change a choice, on more text than a load reads."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ from weakref import WeakKeyDictionary
 from ...backends.base import Model
 from ...backends.grammars.constraint import constraint_of
 from ...backends.info import flops
+from ...backends.rounding import Measurement
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
-from ..drafts import conversation_of
+from ..drafts import open_conversation
 from ..messages import Generate
-from ..requests import prompt_of
-from .work import Job, Timed
+from ..requests import encode_request
+from .work import Job, Timer
 
-if TYPE_CHECKING:  # NumPy: only who drafts from past answers waits for it
+if TYPE_CHECKING:  # NumPy, which only past answers need
     from ...decoders.past.index import Past
 
 SPARE = 320
@@ -26,33 +28,38 @@ SPARE = 320
 SMALLEST = 1024
 """Slots of the smallest cache."""
 
+STEPS = 64
+"""Tokens that are compared behind each text, in passes of every size."""
+
+CONTEXTS = (16, 220, 480)
+"""Lengths of the texts, in tokens."""
+
 COUNTED = ("steps", "drafted", "accepted", "nodes", "grammar", "draft_seconds", "forward_seconds", "other_seconds")
-"""What is told of an answer's totals."""
+"""The totals of an answer that are reported."""
 
 _open: WeakKeyDictionary[Model, Conversation] = WeakKeyDictionary()
-"""One for the loaded model: a chat has its cache in memory too when a prompt comes."""
+"""The conversation of the loaded model: in a chat the cache is allocated too when a prompt comes."""
 
 
 def _conversation(job: Job, size: int) -> Conversation:
-    """An empty conversation with room for `size` tokens, or as many as the model takes."""
+    """Return an empty conversation for `size` tokens, or as many as the model takes."""
     model = job.model
-    wanted = min(model.info.context, max(size, SMALLEST))
+    size = min(model.info.context, max(size, SMALLEST))
     conversation = _open.get(model)
-    if conversation is not None and conversation.session.context >= wanted:
+    if conversation is not None and conversation.session.context >= size:
         conversation.forget()
         return conversation
     if conversation is not None:
         conversation.close()
         del _open[model]
-    # Twice what is needed: the next prompt may be a little longer.
-    room = min(model.info.context, 2 * wanted)
-    conversation = conversation_of(model, job.drafts, room)
+    # Twice the size: the next prompt may be a little longer.
+    conversation = open_conversation(model, job.drafts, min(model.info.context, 2 * size))
     _open[model] = conversation
     return conversation
 
 
 _past: WeakKeyDictionary[Model, Past] = WeakKeyDictionary()
-"""What `open_past` has read."""
+"""The answers read by `open_past`."""
 
 
 def open_past(job: Job, files: Sequence[str]) -> dict[str, Any]:
@@ -63,7 +70,7 @@ def open_past(job: Job, files: Sequence[str]) -> dict[str, Any]:
         files: JSONL of recorded answers.
 
     Returns:
-        answers and tokens: how many there are.
+        numbers of answers and tokens.
 
     Raises:
         UserError: a file cannot be read, or has none.
@@ -92,34 +99,40 @@ def measure_answer(
 
     Args:
         job: with the model.
-        method: one of ours, or `transformers/NAME`, `llama-cpp/NAME`.
+        method: one of specchat's, or `transformers/NAME`, `llama-cpp/NAME`.
         settings: of the method.
         prompt: text, or
         messages: a chat.
         raw: continue the text as it is.
         max_tokens: most tokens of the answer.
-        past: draft from the answers that `open_past` has read too.
-        constraint: what the answer must match, as `Generate.constraint`.
+        past: draft from the answers read by `open_past` too.
+        constraint: as `Generate.constraint`.
 
     Returns:
         tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
-        included), prefill_seconds, steps, drafted, accepted, nodes, grammar (tokens that the constraint left no choice about),
-        draft_seconds, forward_seconds, other_seconds, flops, and thought and answer, the shares of both (as `Totals`).
+        included), prefill_seconds, steps, drafted, accepted, nodes, grammar (forced tokens), draft_seconds, forward_seconds,
+        other_seconds, flops, and thought and answer, the shares of both (as `Totals`).
 
     Raises:
-        UserError: the prompt does not fit, or the method cannot run here.
+        UserError: the prompt does not fit, or the model cannot run the method.
     """
     model = job.model
-    ids = prompt_of(model, Generate(0, prompt=prompt, messages=messages, raw=raw), job.cancelled)
+    ids = encode_request(model, Generate(0, prompt=prompt, messages=messages, raw=raw), job.cancelled)
     if "/" in method:
         from .peers import answer
 
         return answer(job, method, ids, dict(settings or {}), max_tokens)
     conversation = _conversation(job, len(ids) + max_tokens + SPARE)
     conversation.past = _past.get(model) if past else None
-    asked = constraint_of(constraint)
-    generation = Generation(conversation, ids, method, settings=settings, max_tokens=max_tokens, constraint=asked)
-    with Timed() as took:
+    generation = Generation(
+        conversation,
+        ids,
+        method,
+        settings=settings,
+        max_tokens=max_tokens,
+        constraint=constraint_of(constraint),
+    )
+    with Timer() as timer:
         while generation.finish_reason is None:
             job.check()
             generation.run_pass()
@@ -129,11 +142,53 @@ def measure_answer(
         "prompt_ids": list(ids),
         "text": model.decode(answer_ids),
         "prompt_tokens": len(ids),
-        "seconds": took.seconds,
-        "cpu_seconds": took.cpu_seconds,
+        "seconds": timer.seconds,
+        "cpu_seconds": timer.cpu_seconds,
         "prefill_seconds": generation.prefill_seconds,
         **{name: getattr(totals, name) for name in COUNTED},
         "flops": flops(model.info.weights, totals.nodes),
         "thought": asdict(totals.thought),
         "answer": asdict(totals.answer),
+    }
+
+
+def prove(job: Job) -> dict[str, Any]:
+    """Measure the rounding of the loaded model's passes.
+
+    Returns:
+        label: of exact methods.
+        equal: sizes of chains with equal bits.
+        measured, turned: numbers of tokens compared, and of those whose choice changed.
+        broken: whether the load promised more than holds.
+    """
+    model = job.model
+    able = model.info.capabilities
+    if not able.chain:
+        return {"label": able.identical, "equal": [], "measured": 0, "turned": 0, "broken": False}
+    session = model.open_session(max(CONTEXTS) + 2 * STEPS)
+    text = model.proof_ids(max(CONTEXTS) + STEPS + 1)
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        job.check()
+        job.report({"passes": done})
+
+    try:
+        measurement = Measurement(session, tick, tree=able.tree)
+        for length in CONTEXTS:
+            if length + STEPS < session.context:
+                measurement.add(text[: length + STEPS + 1], length)
+        rounding = measurement.found()
+    finally:
+        session.close()
+    promised = bool(able.equal) and able.exact
+    holds = rounding.exact if able.most is None else rounding.most >= able.most
+    return {
+        "label": able.identical,
+        "equal": list(rounding.equal),
+        "measured": rounding.measured,
+        "turned": rounding.turned,
+        "broken": promised and not holds,
     }

@@ -1,4 +1,4 @@
-"""Other implementations on the same weights, to measure beside ours: transformers' own `generate` and llama-cpp-python."""
+"""Other implementations on the same weights, to compare with: transformers' own `generate` and llama-cpp-python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...backends.heads.folders import read_format
 from ...backends.heads.formats import LLAMA
 from ...backends.options import INT8
 from ...errors import UserError, did_you_mean
-from .work import UNTOLD, Job, Timed
+from .work import UNMEASURED, Job, Timer
 
 if TYPE_CHECKING:
     from ...backends.llama.context import Runtime
@@ -37,28 +37,28 @@ SETTINGS: Mapping[str, Mapping[str, int]] = {
 """Their settings and defaults, the peers' own or those of their documentation; layers 0 is half of them."""
 
 _networks: WeakKeyDictionary[Model, dict[str, Any]] = WeakKeyDictionary()
-"""What was loaded for a model: it goes with it."""
+"""The peers' objects for a model, freed with it."""
 
 
 def answer(job: Job, method: str, ids: Sequence[int], settings: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    """One greedy answer by another implementation; returns what `measuring.measure_answer` does, as far as it can be told.
+    """Have another implementation write a greedy answer; return the figures of `measuring.measure_answer` that are known.
 
     Raises:
         UserError: there is no such implementation for this model.
     """
-    package, name = _named(method)
+    package, name = _parse_method(method)
     values = _values(method, settings)
     run = _transformers if package == "transformers" else _llama_cpp
     return run(job, name, list(ids), values, max_tokens)
 
 
 def prepare(job: Job, method: str) -> dict[str, Any]:
-    """Load what another implementation runs on, so that what is in its way is said before anything is measured.
+    """Load another implementation's objects, so that errors come before anything is measured.
 
     Raises:
         UserError: it cannot run on this model; says why.
     """
-    package, name = _named(method)
+    package, name = _parse_method(method)
     if package == "transformers":
         _options(job, name, _values(method, {}))
     else:
@@ -66,7 +66,7 @@ def prepare(job: Job, method: str) -> dict[str, Any]:
     return {}
 
 
-def _named(method: str) -> tuple[str, str]:
+def _parse_method(method: str) -> tuple[str, str]:
     package, _, name = method.partition("/")
     if name not in {"transformers": TRANSFORMERS, "llama-cpp": LLAMA_CPP}.get(package, ()):
         raise UserError(f"There is no {method!r} to compare with: choose transformers/NAME or llama-cpp/NAME.")
@@ -85,7 +85,7 @@ def _values(method: str, settings: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _once(job: Job, key: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives, made once for the loaded model."""
+    """Call `make` once for the loaded model and return its result."""
     store = _networks.setdefault(job.model, {})
     if key not in store:
         store[key] = make()
@@ -93,7 +93,7 @@ def _once(job: Job, key: str, make: Callable[[], Any]) -> Any:
 
 
 def _network(model: Model) -> Any:
-    """The weights of a model as transformers loads them, on the same device and in the same type."""
+    """Load a model's weights with transformers, on the same device and in the same type."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -110,7 +110,7 @@ def _network(model: Model) -> Any:
 
 
 def _options(job: Job, name: str, values: Mapping[str, int]) -> dict[str, Any]:
-    """Arguments of `generate` for a method; what they need is loaded."""
+    """Return the arguments of `generate` for a method, and load the objects that they need."""
     network = _once(job, "network", lambda: _network(job.model))
     match name:
         case "lookup":
@@ -137,31 +137,30 @@ def _options(job: Job, name: str, values: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _dflash(job: Job, network: Any) -> Any:
-    """The loaded DFlash drafter in transformers' own class, whose tensors have other names."""
+    """Load the DFlash drafter in transformers' own class, whose tensors have other names."""
     from transformers import LlamaConfig
     from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
 
-    head = job.drafts.asked if job.drafts is not None else None
+    head = job.drafts.named_head if job.drafts is not None else None
     if head is None or head.info.kind != "dflash":
         raise UserError("transformers/dflash needs a DFlash drafter. Load one with --draft-model.")
     folder = Path(head.info.path)
     if folder.is_dir() and read_json(folder / "config.json").get("model_type") == "muse_glimmer_assistant":
         return _once(job, f"dflash-{folder}", lambda: _placed(MuseGlimmerAssistantModel, network, folder))
-    found = read_format(folder, check_folder(folder)) if folder.is_dir() else None
-    if not isinstance(found, DFlashFormat) or not _plain(found):
+    format = read_format(folder, check_folder(folder)) if folder.is_dir() else None
+    if not isinstance(format, DFlashFormat) or not _plain(format):
         raise UserError(
             f"transformers cannot draft as {head.info.name} was trained: its class has full attention alone. Leave it out."
         )
-    layer = {key: found.layer[key] for key in LLAMA if found.layer.get(key) is not None}
-    figures = LlamaConfig(**layer)
-    kept = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "hidden_act")
+    layer = LlamaConfig(**{key: format.layer[key] for key in LLAMA if format.layer.get(key) is not None})
+    sizes = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings")
     config = MuseGlimmerAssistantConfig(
-        **{key: getattr(figures, key) for key in (*kept, "rope_parameters", "max_position_embeddings")},
-        intermediate_size=found.shapes["layers.0.mlp.gate_proj.weight"][0],
-        num_hidden_layers=len(found.views),
-        layer_types=["full_attention"] * len(found.views),
-        block_size=found.block,
-        mask_token_id=found.mask,
+        **{key: getattr(layer, key) for key in (*sizes, "rms_norm_eps", "hidden_act", "rope_parameters")},
+        intermediate_size=format.shapes["layers.0.mlp.gate_proj.weight"][0],
+        num_hidden_layers=len(format.views),
+        layer_types=["full_attention"] * len(format.views),
+        block_size=format.block,
+        mask_token_id=format.mask,
         target_layer_ids=[tap - 1 for tap in head.info.taps],
     )
     names = {rf"^(model\.)?{re.escape(ours)}$": theirs for theirs, ours in DFLASH_NAMES.items()}
@@ -170,23 +169,24 @@ def _dflash(job: Job, network: Any) -> Any:
     )
 
 
-def _plain(found: DFlashFormat) -> bool:
-    """Whether a drafter is DFlash with full attention, the target's vocabulary, and nothing scaled."""
-    scaled = (found.embedding_scale, found.value_scale, found.logit_scale, found.softcap) != (1, 1, 1, 0)
-    seen = all(view.window is None and not view.causal for view in found.views)
-    usual = found.paths is None and not found.from_anchor and not {"d2t", "lm_head.weight"} & set(found.shapes)
-    return seen and not scaled and usual
+def _plain(format: DFlashFormat) -> bool:
+    """Return whether a drafter is DFlash with full attention, the target's vocabulary, and no scaling."""
+    scaled = (format.embedding_scale, format.value_scale, format.logit_scale, format.softcap) != (1, 1, 1, 0)
+    full = all(view.window is None and not view.causal for view in format.views)
+    usual = format.paths is None and not format.from_anchor and not {"d2t", "lm_head.weight"} & set(format.shapes)
+    return full and not scaled and usual
 
 
 def _placed(kind: Any, network: Any, folder: Path, **options: Any) -> Any:
-    made, told = kind.from_pretrained(folder, dtype=network.dtype, local_files_only=True, output_loading_info=True, **options)
-    if told["missing_keys"] or told["mismatched_keys"]:
+    drafter, report = kind.from_pretrained(
+        folder, dtype=network.dtype, local_files_only=True, output_loading_info=True, **options
+    )
+    if report["missing_keys"] or report["mismatched_keys"]:
         raise UserError(f"transformers cannot load {folder.name}: it knows its tensors by other names. Leave it out.")
-    return made.to(network.device).eval()
+    return drafter.to(network.device).eval()
 
 
 def _mtp(model: Model, network: Any) -> Any:
-    """The MTP layers of a model's checkpoint as transformers' own class."""
     from transformers.modeling_layers import MtpModel
 
     config, kind = network.config.get_text_config(), cast(Any, MtpModel)
@@ -203,19 +203,19 @@ def _mtp(model: Model, network: Any) -> Any:
 
 @contextmanager
 def _lent(mtp: Any | None) -> Iterator[None]:
-    """Meanwhile `generate` gets MTP layers that are in memory; by itself it reads them from the disk for every answer, which
-    is no part of decoding."""
+    """Have `generate` use MTP layers that are in memory. Otherwise it reads them from the disk for every answer, which is not
+    decoding."""
     if mtp is None:
         yield
         return
     from transformers.modeling_layers import MtpModel
 
-    own = MtpModel.__dict__["from_pretrained"]
+    original = MtpModel.__dict__["from_pretrained"]
     MtpModel.from_pretrained = staticmethod(lambda *_, **__: mtp)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        MtpModel.from_pretrained = own  # type: ignore[method-assign]
+        MtpModel.from_pretrained = original  # type: ignore[method-assign]
 
 
 def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int]
     eos = list(model.info.eos_ids) or None
     hook = network.register_forward_pre_hook(count, with_kwargs=True)
     try:
-        with Timed() as took, torch.inference_mode(), _lent(_networks[model]["mtp"] if name == "mtp" else None):
+        with Timer() as timer, torch.inference_mode(), _lent(_networks[model]["mtp"] if name == "mtp" else None):
             out = network.generate(
                 inputs,
                 attention_mask=torch.ones_like(inputs),
@@ -249,29 +249,28 @@ def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int]
             tokens = out[0, len(ids) :].tolist()
     finally:
         hook.remove()
-    return _result(model, ids, tokens, took, passes)
+    return _result(model, ids, tokens, timer, passes)
 
 
-def _result(model: Model, ids: Sequence[int], tokens: list[int], took: Timed, passes: Sequence[int]) -> dict[str, Any]:
-    """The answer; `passes` has the tokens of each pass."""
+def _result(model: Model, ids: Sequence[int], tokens: list[int], timer: Timer, passes: Sequence[int]) -> dict[str, Any]:
+    """Collect the figures; `passes` has the number of tokens of each pass."""
     steps, nodes = len(passes), max(len(passes), sum(passes) - len(ids) + 1)
     return {
-        **UNTOLD,
+        **UNMEASURED,
         "tokens": tokens,
         "text": model.decode(tokens),
         "prompt_tokens": len(ids),
-        "seconds": took.seconds,
-        "cpu_seconds": took.cpu_seconds,
+        "seconds": timer.seconds,
+        "cpu_seconds": timer.cpu_seconds,
         "steps": steps,
         "drafted": nodes - steps,
-        # Each pass gives one token of its own.
+        # Each pass also gives a bonus token.
         "accepted": max(0, len(tokens) - steps) if nodes > steps else 0,
         "nodes": nodes,
     }
 
 
 def _gguf(job: Job) -> Path:
-    """The file that llama-cpp-python is to open."""
     info = job.model.info
     if info.backend != "llama.cpp":
         raise UserError("llama-cpp can only be compared on GGUF files. Choose one with --model, or leave it out of --against.")
@@ -279,8 +278,8 @@ def _gguf(job: Job) -> Path:
 
 
 def same_settings(model: Model) -> dict[str, Any]:
-    """Settings with which llama-cpp-python computes what a model on llama.cpp does: other threads, another attention or another
-    type of cache would be another speed, and other near ties."""
+    """Return the settings with which llama-cpp-python computes as a model on llama.cpp does: other threads, another attention
+    or another type of cache would change the speed and the near ties."""
     from ...backends.llama.options import FLASH
 
     runtime: Runtime = cast(Any, model).runtime
@@ -307,7 +306,7 @@ def _llama_cpp(job: Job, name: str, ids: list[int], values: Mapping[str, int], m
 
     def open_file() -> Any:
         draft = LlamaPromptLookupDecoding(values["ngram"], values["tokens"]) if name == "lookup" else None
-        # Scores of every position are what drafts are verified with; without a draft model the last one's do.
+        # Drafts are verified with the scores of every position; without a draft model the last one's are enough.
         return Llama(
             str(file),
             n_ctx=min(model.info.context, 8192),
@@ -330,7 +329,7 @@ def _llama_cpp(job: Job, name: str, ids: list[int], values: Mapping[str, int], m
     llama.eval = evaluate
     llama.reset()
     try:
-        with Timed() as took:
+        with Timer() as timer:
             # `create_completion` is this generator and detokenization; the generator gives ids, which can be compared.
             for token in llama.generate(ids, temp=0.0, repeat_penalty=1.0, top_k=1, reset=True):
                 tokens.append(int(token))
@@ -338,4 +337,4 @@ def _llama_cpp(job: Job, name: str, ids: list[int], values: Mapping[str, int], m
                     break
     finally:
         llama.eval = inner
-    return _result(model, ids, tokens, took, passes)
+    return _result(model, ids, tokens, timer, passes)

@@ -21,16 +21,16 @@ from ...errors import UserError
 from .work import Job
 
 WITHOUT_CHOICES = {"fusion": {"recycle": 0}}
-"""Settings that leave out what a record cannot tell."""
+"""Settings that switch off the evidence that a record does not have."""
 
 ABREAST = 4
-"""Most methods that replay a record at once: each has a KV cache of its own."""
+"""Most methods that replay a record at once: each has its own KV cache."""
 
 TURN = 32
-"""Tokens that one of them replays before the next one's turn: a pass right behind another method's is slower."""
+"""Tokens that a method replays before the next method's turn: a pass right behind another method's is slower."""
 
 FIRST = 1 << 32
-"""Number of the first earlier answer; the records have theirs."""
+"""Key of the first earlier answer, above the numbers of records."""
 
 
 def replay_records(
@@ -57,12 +57,12 @@ def replay_records(
         limit: only the first so many records.
         skip: records, by number, that are done already.
         past: files of earlier answers to draft from.
-        remember: from each record on, its answer is one to draft from as well, and drafters keep what they have learned.
+        remember: later records may draft from each answer too, and drafters keep their knowledge.
 
     Returns:
-        `problems`: a sentence for each line that is no record; `records`: how many were read. What each method did with each
-        record is reported on the way: file, line, record, method, prompt, tokens, steps, runs, passes ([nodes, count] …),
-        drafted, accepted, draft_seconds, forward_seconds.
+        `problems`: a sentence for each line that is no record; `records`: their number. The figures of each method and record
+        are reported on the way: file, line, record, method, prompt, tokens, steps, runs, passes ([nodes, count] …), drafted,
+        accepted, draft_seconds, forward_seconds.
     """
     model = job.model if over_model else None
     earlier = Past() if past or remember else None
@@ -81,12 +81,12 @@ def replay_records(
             about |= {"prompt": len(prompt)}
             size = ABREAST if model is not None and len(drafters) <= ABREAST else 1
             for first in range(0, len(drafters), size):
-                some = drafters[first : first + size]
+                batch = drafters[first : first + size]
                 runs = [
                     replaying(prompt, response, drafter(), eos_ids=(eos,), over=model, forced=forced, past=earlier)
-                    for _, drafter in some
+                    for _, drafter in batch
                 ]
-                for (label, _), totals in zip(some, abreast(runs, job.check), strict=True):
+                for (label, _), totals in zip(batch, abreast(runs, job.check), strict=True):
                     job.report({**about, "method": label, **_counts(totals)})
             if earlier is not None and remember:
                 earlier.add([(number, response)])
@@ -94,8 +94,8 @@ def replay_records(
 
 
 def abreast(runs: Sequence[Iterator[Totals]], check: Callable[[], None]) -> list[Totals]:
-    """Replays of one record, some passes at a time, always the one that has fewest tokens so far: a machine that gets slower
-    for a while is slower for all of them. `check` is called before each pass, and may raise."""
+    """Run replays of one record in turns, always the one with fewest tokens so far: a machine that gets slower for a while is
+    slower for all of them. `check` is called before each pass, and may raise."""
     with ExitStack() as stack:
         for run in runs:
             stack.callback(getattr(run, "close", lambda: None))
@@ -112,22 +112,22 @@ def abreast(runs: Sequence[Iterator[Totals]], check: Callable[[], None]) -> list
 
 
 def earlier_answers(files: Sequence[str], encoder: FileTokenizer | None, reader: Model | None) -> list[tuple[int, list[int]]]:
-    """The answers in some files of records, as `Past.add` takes them.
+    """Read the answers in some files of records, as for `Past.add`.
 
     Raises:
         UserError: a file cannot be read, or has none.
     """
-    found = []
+    answers = []
     for name in files:
         records, problems = scan_transcripts(Path(name))
         if not records:
             raise UserError(problems[0])
-        found += [_encode(encoder, reader, record)[1] for record in records]
-    return list(enumerate(found, FIRST))
+        answers += [_encode(encoder, reader, record)[1] for record in records]
+    return list(enumerate(answers, FIRST))
 
 
 def _misfit(model: Model | None, record: Transcript, prompt: Sequence[int], response: Sequence[int]) -> str:
-    """Why a model cannot evaluate a record, as the end of a sentence; empty if it can, or where there is none."""
+    """Say why a model cannot evaluate a record, as the end of a sentence; "" if it can, or without a model."""
     if model is None:
         return ""
     if max([*prompt, *response], default=0) >= model.info.vocabulary:
@@ -140,16 +140,12 @@ def _misfit(model: Model | None, record: Transcript, prompt: Sequence[int], resp
 def _drafter(
     label: str, name: str, settings: dict[str, Any], model: Model | None, forced: bool, remember: bool
 ) -> tuple[str, Callable[[], Drafter]]:
-    """A method's label, and its drafter for a record: always the same one with `remember`.
-
-    Raises:
-        UserError: no such method or setting, or it cannot be replayed.
-    """
+    """Return a method's label, and a function that gives its drafter for a record: always the same one with `remember`."""
     method = _replayable(name, model is not None, forced)
     without = {} if model is not None and not forced else WITHOUT_CHOICES.get(method.name, {})
     params = parse_params(method, {**without, **settings})
-    kept = method(params) if remember else None
-    return label, lambda: kept or method(params)
+    lasting = method(params) if remember else None
+    return label, lambda: lasting or method(params)
 
 
 def _replayable(name: str, over_model: bool, forced: bool) -> type[Drafter]:
@@ -160,8 +156,8 @@ def _replayable(name: str, over_model: bool, forced: bool) -> type[Drafter]:
 
 
 def _encode(encoder: FileTokenizer | None, model: Model | None, record: Transcript) -> tuple[list[int], list[int], int]:
-    """Token ids of prompt and response, and the EOS token, which ends the response unless it was cut off."""
-    if record.prompt_ids and record.response_ids:  # of whatever tokenizer
+    """Encode prompt and response as token ids; return the EOS token too, which ends the response unless it was cut off."""
+    if record.prompt_ids and record.response_ids:  # of any tokenizer
         return list(record.prompt_ids), list(record.response_ids), record.response_ids[-1] if record.ended else -1
     if encoder is not None:
         prompt, response = encode_transcript(encoder, record)
@@ -180,7 +176,7 @@ def _encode(encoder: FileTokenizer | None, model: Model | None, record: Transcri
 
 
 def _counts(totals: Totals) -> Mapping[str, Any]:
-    """What crosses of a record's totals. The first step is the prefill."""
+    """Collect the reported figures of a record's totals. The first step is the prefill."""
     verified = Counter(drafted + 1 for drafted in totals.drafts[1:])
     return {
         "tokens": totals.tokens,

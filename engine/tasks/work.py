@@ -1,4 +1,4 @@
-"""Measurements in the engine: the tasks that a Work message may name. Each is a function of a module."""
+"""Measurements in the engine: the tasks of Work messages. Each is a function of a module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASKS = {
     "blocks": "block_search:find_blocks",
     "past": "measuring:open_past",
     "peer": "peers:prepare",
-    "prove": "proving:prove",
+    "prove": "measuring:prove",
     "replay": "replaying:replay_records",
 }
 """Task → module of this package and function in it."""
@@ -30,7 +30,7 @@ TASKS = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a task works with."""
+    """The models and callbacks of a task."""
 
     loaded: Model | None
     drafts: Drafts | None
@@ -50,38 +50,40 @@ class Job:
         return self.loaded
 
     def check(self) -> None:
-        """Raise Cancelled if the task is no longer wanted. Tasks call it between two passes."""
+        """Raise Cancelled if the task was cancelled. Tasks call it between two passes."""
         if self.cancelled():
             raise Cancelled
 
 
-UNTOLD: Mapping[str, Any] = dict.fromkeys(
+UNMEASURED: Mapping[str, Any] = dict.fromkeys(
     ("cpu_seconds", "prefill_seconds", "draft_seconds", "forward_seconds", "other_seconds"), 0.0
 )
-"""What `measuring.measure_answer` gives, where another implementation or a server does not tell it."""
+"""Figures of `measuring.measure_answer` that other implementations and servers may lack."""
 
 
-class Timed:
-    """How long what runs inside takes. No garbage is collected meanwhile: in the middle of one answer it would count against
-    its method."""
+class Timer:
+    """A context that measures its time. No garbage is collected meanwhile: in the middle of an answer it would count against
+    the method."""
 
     seconds = cpu_seconds = 0.0
 
-    def __enter__(self) -> Timed:
+    def __enter__(self) -> Timer:
         gc.collect()
         gc.disable()
-        self.cpu_seconds, self.seconds = time.process_time(), time.perf_counter()
+        self.cpu_seconds = time.process_time()
+        self.seconds = time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.seconds, self.cpu_seconds = time.perf_counter() - self.seconds, time.process_time() - self.cpu_seconds
+        self.seconds = time.perf_counter() - self.seconds
+        self.cpu_seconds = time.process_time() - self.cpu_seconds
         gc.enable()
 
 
 def run(
     command: Work, model: Model | None, drafts: Drafts | None, post: Callable[[Event], None], cancelled: Callable[[], bool]
 ) -> None:
-    """Run a task to its end; post its parts and its result, or what went wrong."""
+    """Run a task to its end; post its parts and its result, or its error."""
     job = Job(model, drafts, lambda data: post(Working(command.id, data)), cancelled)
     try:
         module, name = TASKS[command.task].split(":")

@@ -14,7 +14,7 @@ from specchat.backends.chat_template import given_template
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.decoders.conversation import encode_prompt
 from specchat.decoders.loop import Generation
-from specchat.engine.drafts import _draft_options, options_of
+from specchat.engine.drafts import _draft_options, load_options
 from specchat.engine.messages import Load
 
 from ..fakes.answers import answered
@@ -119,5 +119,5 @@ def test_a_file_that_is_no_template_is_refused(tmp_path: Path) -> None:
 
 def test_a_draft_model_keeps_its_own_template() -> None:
     command = Load(1, "model", chat_template="mine.jinja")
-    assert options_of(command).chat_template == "mine.jinja"
+    assert load_options(command).chat_template == "mine.jinja"
     assert _draft_options(command).chat_template == ""

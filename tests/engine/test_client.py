@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.engine.client import EngineClient, loading_of
+from specchat.engine.client import EngineClient, models_to_load
 from specchat.engine.messages import (
     Event,
     Failed,
@@ -112,9 +112,9 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
 
 
 def test_what_was_being_loaded_is_named() -> None:
-    assert loading_of(Load(1, "a", ["b", "c"])) == "a with b with c"
-    assert loading_of(LoadBeside(1, "key", "a", {})) == "a"
-    assert not loading_of(Generate(1))
+    assert models_to_load(Load(1, "a", ["b", "c"])) == "a with b with c"
+    assert models_to_load(LoadBeside(1, "key", "a", {})) == "a"
+    assert not models_to_load(Generate(1))
 
 
 def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

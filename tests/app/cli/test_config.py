@@ -11,7 +11,7 @@ import pytest
 from specchat.app.chat.methods import known_methods
 from specchat.app.settings.fields import GROUPS, PLAIN, Settings
 from specchat.app.settings.rows import entries
-from specchat.option import options_of
+from specchat.option import declared_options
 
 from .conftest import Call
 
@@ -118,7 +118,7 @@ def test_the_editor_gets_the_file_and_what_is_wrong_with_it_is_told(
 
 
 def test_every_setting_is_in_a_group_and_says_what_it_is_about() -> None:
-    assert {said.group for said in options_of(Settings).values()} <= set(GROUPS)
+    assert {said.group for said in declared_options(Settings).values()} <= set(GROUPS)
     found: list[Any] = entries(known_methods())
     assert len({entry.key for entry in found}) == len(found)
     assert all(entry.what for entry in found)

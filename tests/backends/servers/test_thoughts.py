@@ -17,7 +17,7 @@ from specchat.backends.servers.identify import Served
 from specchat.backends.servers.model import ServerModel
 from specchat.backends.servers.thoughts import Parts
 from specchat.engine.messages import Generate
-from specchat.engine.servers.answers import asked_of
+from specchat.engine.servers.answers import make_server_request
 from specchat.errors import UserError
 
 from ...cases import cases
@@ -182,16 +182,18 @@ def test_a_thought_goes_back_where_the_engine_takes_it(engine: str, field: str) 
     ],
 )
 def test_a_word_goes_out_as_the_engine_takes_it(engine: str, think: str, sent: dict[str, Any]) -> None:
-    request = asked_of(Generate(1, prompt="hi", think=think))
+    request = make_server_request(Generate(1, prompt="hi", think=think))
     body = request_of(engine, request)
     assert {name: body[name] for name in ("chat_template_kwargs", "reasoning_effort") if name in body} == sent
 
 
 def test_budgets_and_variables() -> None:
-    request = asked_of(Generate(1, prompt="hi", think="on", think_budget=9, template_vars={"enable_thinking": "maybe", "x": 1}))
+    request = make_server_request(
+        Generate(1, prompt="hi", think="on", think_budget=9, template_vars={"enable_thinking": "maybe", "x": 1})
+    )
     body = request_of(LLAMA_SERVER, request)
     assert body["thinking_budget_tokens"] == 9
     assert body["chat_template_kwargs"] == {"enable_thinking": "maybe", "thinking": True, "x": 1}
     for wrong in ({"think_budget": 9}, {"template_vars": {"x": 1}}):
         with pytest.raises(UserError, match="Leave out"):
-            request_of(UNKNOWN, asked_of(Generate(1, prompt="hi", **wrong)))
+            request_of(UNKNOWN, make_server_request(Generate(1, prompt="hi", **wrong)))

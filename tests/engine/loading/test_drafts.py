@@ -16,7 +16,7 @@ from specchat.backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, Loa
 from specchat.decoders import Generation
 from specchat.decoders.parts.ahead import OwnThread
 from specchat.engine import drafts as module
-from specchat.engine.drafts import Drafts, conversation_of, options_of, refusals
+from specchat.engine.drafts import Drafts, load_options, open_conversation, refusals
 from specchat.engine.messages import Load
 from specchat.engine.wire import dump, parse
 from specchat.errors import UserError
@@ -45,7 +45,7 @@ def test_the_draft_model_has_options_of_its_own() -> None:
     asked |= {"context": 7, "revision": "v1"}
     command = Load(1, target, target, draft_device="cpu", draft_dtype="bfloat16", draft_threads=2, **asked)
     assert Drafts(command)._options == LoadOptions(device="cpu", dtype="bfloat16", threads=2)
-    assert options_of(command) == LoadOptions(**asked)
+    assert load_options(command) == LoadOptions(**asked)
 
 
 def test_own_threads_are_nobody_elses() -> None:
@@ -115,7 +115,7 @@ def test_all_are_loaded_in_their_order() -> None:
     assert drafts
     drafts.join(tiny_model("llama"))
     assert [model.info.name for model in drafts.models] == names
-    conversation = conversation_of(tiny_model("llama"), drafts)
+    conversation = open_conversation(tiny_model("llama"), drafts)
     conversation.drafter("tree")
     assert conversation.draft_models == tuple(drafts.models)
     conversation.close()
@@ -136,7 +136,7 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
     assert "needs an MTP layer" in found.pop("mtp")
     assert all(f"{head} is a trained drafter (EAGLE-3). Use the method eagle." in reason for reason in found.values())
     assert "needs an EAGLE head" in refusals(target(), None)["eagle"]
-    conversation = conversation_of(target(), drafts)
+    conversation = open_conversation(target(), drafts)
     assert conversation.head is drafts.head
     assert not conversation.draft_models
     conversation.close()
@@ -161,10 +161,10 @@ def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: s
     target = find_model(model, drafts.target_options)()
     assert target.info.backend == runs
     drafts.join(target)
-    head = drafts.asked
+    head = drafts.named_head
     assert head is not None
     assert head.info.path.endswith(".gguf") == (runs == "llama.cpp")
-    conversation = conversation_of(target, drafts)
+    conversation = open_conversation(target, drafts)
     prompt = target.encode_chat([{"role": "user", "content": "What is a token?"}])
     generation = Generation(conversation, prompt, "eagle", max_tokens=24)
     assert any(step.accepted for step in generation)

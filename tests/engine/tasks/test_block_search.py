@@ -16,7 +16,7 @@ from specchat.backends.base import Block, Layers
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders.methods.early_exit import parse_skip
 from specchat.engine.tasks import block_search
-from specchat.engine.tasks.block_search import Counted, Scorer, Spent, Text, Walk, find_blocks
+from specchat.engine.tasks.block_search import BudgetedSession, BudgetSpent, GreedyText, Scorer, Walk, find_blocks
 from specchat.engine.tasks.work import Job
 from specchat.errors import Cancelled
 
@@ -39,7 +39,7 @@ def walking(damage: dict[Any, float], most: int = 10**9) -> tuple[Walk, list[Any
 
     def score(left_out: Any) -> tuple[float, float]:
         if len(seen) >= most:
-            raise Spent
+            raise BudgetSpent
         seen.append(left_out)
         lost = sum(damage[next(iter(unit))] for unit in UNITS if unit <= left_out)
         return max(0.0, 1 - lost), -lost
@@ -72,7 +72,7 @@ def test_a_walk_that_runs_out_of_passes_keeps_what_it_has() -> None:
     whole, _ = walking(made_up(2))
     whole.go(frozenset(), UNITS)
     part, seen = walking(made_up(2), most=24)
-    with pytest.raises(Spent):
+    with pytest.raises(BudgetSpent):
         part.go(frozenset(), UNITS)
     assert len(seen) == 24
     assert 1 <= len(part.path) < len(whole.path)
@@ -93,8 +93,8 @@ def test_a_score_is_how_often_a_first_draft_token_is_right(kind: str) -> None:
         for _ in range(20):
             ids.append(session.evaluate(ids[-1:], (ROOT,)).choose(Sampling())[0])
             session.commit((0,))
-        texts.append(Text(ids, 5 + length))
-    scorer = Scorer(Counted(job_of(model), model.open_session(), 99, float("inf")), texts, tree)
+        texts.append(GreedyText(ids, 5 + length))
+    scorer = Scorer(BudgetedSession(job_of(model), model.open_session(), 99, float("inf")), texts, tree)
     assert scorer.positions == (40 if tree else 20)
     for skip in ("1", "1-2") if kind == "bloom" else ("1m", "2a", "0a,2", "1-2"):
         run = parse_skip(skip, 3)

@@ -15,7 +15,7 @@ from specchat.backends.heads.mtp.load import load_mtp
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
-from specchat.engine.drafts import Drafts, conversation_of, refusals
+from specchat.engine.drafts import Drafts, open_conversation, refusals
 from specchat.engine.messages import Load
 
 from ....cases import FULL
@@ -226,7 +226,7 @@ def test_a_model_with_one_offers_the_method_by_itself() -> None:
     assert "mtp" not in found
     assert found["eagle"] == "it needs an EAGLE head trained for this model. Load one with --draft-model."
     assert found["draft"] == "it needs a draft model. Load one with --draft-model."
-    conversation = conversation_of(model, drafts)
+    conversation = open_conversation(model, drafts)
     generation = Generation(conversation, prompts(1)[0], "mtp", max_tokens=8)
     assert any(step.drafted for step in generation)
     conversation.close()

@@ -1,4 +1,4 @@
-"""Models beside the chat's own, for the lanes of a race: loaded when asked for, freed after it."""
+"""Secondary models, loaded next to the chat's for the lanes of a race and freed after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..backends.base import Model
 from ..backends.loading import find_model
 from ..backends.options import LoadOptions
 from ..errors import Cancelled, UserError, counted
-from .drafts import Drafts, options_of, refusals
+from .drafts import Drafts, load_options, refusals
 from .failures import failure
 from .messages import Event, Load, LoadBeside, LoadedBeside, Loading
 
@@ -21,47 +21,40 @@ if TYPE_CHECKING:
     from .lanes import Lanes
 
 UNKNOWN_CONTEXT = 32_768
-"""Tokens, of models that state none."""
+"""Context, in tokens, of models that state none."""
 
-_TAKEN = {f.name for f in fields(Load)} - {"id", "model"}
+_LOAD_FIELDS = {f.name for f in fields(Load)} - {"id", "model"}
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
-    """A model beside the chat's."""
+class SecondaryModel:
+    """A model loaded next to the chat's."""
 
     model: Model
     drafts: Drafts
 
     def close(self) -> None:
-        """Free it; its lanes must be gone."""
+        """Free the model; its lanes must be closed."""
         self.drafts.close()
         self.model.close()
 
 
-class Beside:
-    """All of them, by key.
+class SecondaryModels:
+    """The secondary models, by key.
 
-    Every method posts events rather than raising: a model that cannot be loaded costs its own lanes alone.
+    Every method posts events rather than raising: a model that cannot be loaded costs only its own lanes.
     """
 
     def __init__(self, post: Callable[[Event], None]) -> None:
         self._post = post
-        self._guests: dict[str, Guest] = {}
+        self._models: dict[str, SecondaryModel] = {}
 
-    def get(self, key: str) -> Guest | None:
-        """The model of this key, if it is loaded."""
-        return self._guests.get(key)
+    def get(self, key: str) -> SecondaryModel | None:
+        """Return the model of this key, if it is loaded."""
+        return self._models.get(key)
 
-    def load(self, command: LoadBeside, own: Model | None, lanes: Lanes, cancelled: Callable[[], bool]) -> None:
-        """Load a model.
-
-        Args:
-            command: names it.
-            own: the chat's model.
-            lanes: what runs; it has its turn again once this has returned.
-            cancelled: polled.
-        """
+    def load(self, command: LoadBeside, primary: Model | None, lanes: Lanes, cancelled: Callable[[], bool]) -> None:
+        """Load a model next to the primary one, the chat's. `lanes` wait meanwhile; `cancelled` is polled."""
         self.free(lanes, command.key)
         self._post(Loading(command.id, "import"))
 
@@ -71,8 +64,8 @@ class Beside:
         model: Model | None = None
         gc.disable()  # as for the chat's model: see Server._load
         try:
-            load = Load(command.id, command.model, **{k: v for k, v in command.options.items() if k in _TAKEN})
-            options = _beside(options_of(load), own)
+            load = Load(command.id, command.model, **{k: v for k, v in command.options.items() if k in _LOAD_FIELDS})
+            options = _secondary_options(load_options(load), primary)
             loader = find_model(command.model, options, progress=progress, cancelled=cancelled)
             if cancelled():
                 raise Cancelled
@@ -82,12 +75,12 @@ class Beside:
             model = loader()
             drafts.join(model)
             loaded = LoadedBeside(
-                command.id,
-                command.key,
-                asdict(model.info),
-                refusals(model, drafts),
-                fingerprint(model),
-                fingerprint(own) if own is not None else "",
+                id=command.id,
+                key=command.key,
+                info=asdict(model.info),
+                unavailable=refusals(model, drafts),
+                tokenizer=fingerprint(model),
+                own=fingerprint(primary) if primary is not None else "",
             )
         except BaseException as error:  # see `failure`
             if model is not None:
@@ -97,39 +90,39 @@ class Beside:
         finally:
             gc.freeze()
             gc.enable()
-        self._guests[command.key] = Guest(model, drafts)
+        self._models[command.key] = SecondaryModel(model, drafts)
         self._post(loaded)
 
     def free(self, lanes: Lanes, key: str = "") -> None:
         """Free the model of a key, or (empty) all of them, and their lanes."""
-        going = [self._guests.pop(name) for name in tuple(self._guests) if key in ("", name)]
-        for guest in going:
-            lanes.close_of(guest.model)
+        removed = [self._models.pop(name) for name in tuple(self._models) if key in ("", name)]
+        for secondary in removed:
+            lanes.close_model(secondary.model)
             try:
-                guest.close()
+                secondary.close()
             except BaseException as error:  # its memory goes with the last reference
                 failure(0, error)
-        if going:
-            del guest
-            going.clear()
+        if removed:
+            del secondary
+            removed.clear()
             gc.unfreeze()
             gc.collect()
             gc.freeze()
 
 
-def _beside(options: LoadOptions, own: Model | None) -> LoadOptions:
-    """Options of the chat's model, for one that is its guest: it needs no longer context."""
-    limit = own.info.context if own is not None else None
+def _secondary_options(options: LoadOptions, primary: Model | None) -> LoadOptions:
+    """Limit the context of a secondary model, which needs no longer one than the primary model."""
+    limit = primary.info.context if primary is not None else None
     return replace(options, context=None, context_at_most=options.context or limit)
 
 
 def check_room(name: str, path: Path, options: LoadOptions, lanes: int) -> None:
-    """Refuse a model that does not fit beside those that are loaded, before anything of it is read.
+    """Refuse a model that does not fit next to those that are loaded, before reading its weights.
 
     Args:
         name: as the user named it.
         path: its folder or GGUF file.
-        options: how it is going to be loaded.
+        options: of its load.
         lanes: conversations that are going to share it.
 
     Raises:
@@ -140,13 +133,13 @@ def check_room(name: str, path: Path, options: LoadOptions, lanes: int) -> None:
     from ..backends.files.model_card import read_card
 
     card = read_card(path)
-    if card.problem:  # which the load itself words better
+    if card.problem:  # the load itself words it better
         return
     gguf = card.backend == "llama.cpp"
     gpu, free, where = (_llama_room if gguf else _torch_room)(path, options)
     model = needs_of(card).footprint(gpu=gpu, dtype=options.dtype, kv_type=options.kv_type)
     tokens = options.context or min(card.context or UNKNOWN_CONTEXT, options.context_at_most or UNKNOWN_CONTEXT)
-    # llama.cpp takes the memory of the whole context at once, transformers as it fills.
+    # llama.cpp allocates the whole context at once, transformers as it fills.
     needed = model.base + lanes * model.cache(tokens if gguf else min(tokens, USUAL))
     if needed <= free:
         return
@@ -158,7 +151,7 @@ def check_room(name: str, path: Path, options: LoadOptions, lanes: int) -> None:
 
 
 def _llama_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
-    """Whether llama.cpp takes the GPU, bytes that are free there, and where that is."""
+    """Return whether llama.cpp uses the GPU, the free bytes on the device, and the device in words."""
     from ..backends.files.gguf_file import read_header
     from ..backends.llama.options import choose_runtime, free_memory
 
@@ -167,7 +160,7 @@ def _llama_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
 
 
 def _torch_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
-    """Whether transformers takes a GPU, bytes that are free there, and where that is."""
+    """Return whether transformers uses a GPU, the free bytes on the device, and the device in words."""
     from ..backends.hf.devices import choose_device, free_memory
 
     device = choose_device(options.device)
@@ -179,7 +172,7 @@ def _gigabytes(count: int) -> str:
 
 
 def fingerprint(model: Model) -> str:
-    """The same for two models whose tokens have the same texts."""
+    """Hash a model's token texts: equal for two models whose tokens have the same texts."""
     digest = sha256()
     for piece in model.pieces():
         digest.update(piece.encode("utf-8", "surrogatepass") + b"\0")
