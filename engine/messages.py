@@ -1,4 +1,4 @@
-"""What crosses between the drawing process and the engine: one JSON object a line (engine/wire.py), each a dataclass below.
+"""The messages between the drawing process and the engine: one JSON object a line (engine/wire.py), each a dataclass below.
 
 Commands go to the engine's standard input, events come from its standard output. This module imports no runtime.
 """
@@ -15,13 +15,13 @@ from .options import DraftOptions, LoadOptions, draft_names
 
 
 class Command:
-    """What the engine is asked to do."""
+    """A message to the engine."""
 
     __slots__ = ()
 
 
 class Event:
-    """What the engine tells."""
+    """A message from the engine."""
 
     __slots__ = ()
 
@@ -30,17 +30,17 @@ class Event:
 class Load(LoadOptions, DraftOptions, Command):
     """Load a model in place of the loaded one. Answered by Loading…, then Loaded or Failed.
 
-    Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two never sit
-    in memory together, and a wrong name costs nothing); when it goes, Unloaded is sent.
+    Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two are never in
+    memory together, and a wrong name costs nothing); when it is freed, Unloaded is sent.
     """
 
     id: int
     model: str
     draft_model: str | Sequence[str] | None = None
-    """Loaded beside the target, for the methods that draft with one: draft models, and at most one trained drafter; None: the
-    built-in one for the built-in target (loaded when the first method needs it), else none."""
+    """Draft models, and at most one trained drafter; None: the built-in one for the built-in target (loaded when the first
+    method needs it), else none."""
     servers: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Servers by name, as the settings have them: their addresses, and where (never what) their keys are."""
+    """Servers by name, as in the settings: their addresses, and the places of their keys (never the keys)."""
 
     @property
     def drafts(self) -> list[str]:
@@ -50,20 +50,21 @@ class Load(LoadOptions, DraftOptions, Command):
 
 @dataclass(slots=True)
 class LoadBeside(Command):
-    """Load a model beside the chat's, which stays as it is, its lanes too. Answered by Loading…, then LoadedBeside or Failed.
+    """Load a secondary model next to the chat's, the primary one, whose lanes stay. Answered by Loading…, then LoadedBeside or
+    Failed.
 
-    Running answers wait meanwhile. Whether it fits beside what is in memory is reckoned from its files first. One that was
-    loaded under the same key goes, its lanes with it.
+    Running answers wait meanwhile. Its files are first checked for whether it fits in memory. A model with the same key is
+    freed, with its lanes.
     """
 
     id: int
     key: str
-    """What a Generate names in `model`; not empty."""
+    """Value of Generate's `model`; not empty."""
     model: str
     options: dict[str, Any] = field(default_factory=dict)
-    """Fields of Load besides id and model. The context is at most that of the chat's model."""
+    """Fields of Load besides id and model. The context is at most that of the primary model."""
     lanes: int = 1
-    """Conversations that are to share it: memory for the KV cache of each is reckoned with."""
+    """Conversations that are to share it, each of which needs memory for its KV cache."""
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class Generate(Command):
     lane: str = "main"
     prompt: str | None = None
     messages: list[dict[str, str]] | None = None
-    """`role` and `content` each; an answer may have its `thought` beside it. Both exactly as they came."""
+    """`role` and `content` each; an answer may have its `thought` too, exactly as it came."""
     raw: bool = False
     method: str = "greedy"
     settings: dict[str, Any] = field(default_factory=dict)
@@ -88,28 +89,27 @@ class Generate(Command):
     max_tokens: int | None = None
     stop: list[str] = field(default_factory=list)
     constraint: dict[str, str] | None = None
-    """What the whole answer must match: `kind` (json_schema, json_object, regex or grammar) and its `text`."""
+    """Constraint on the whole answer: `kind` (json_schema, json_object, regex or grammar) and its `text`."""
     stop_loops: bool = False
-    """End the answer where it repeats itself far beyond what text does."""
+    """End the answer if it repeats itself far more than ordinary text does."""
     watch: bool = False
-    """As if Watch had been sent."""
+    """The state set by Watch."""
     pace: float = 0.0
-    """As if Pace had been sent."""
+    """The passes a second set by Pace."""
     model: str = ""
     """Key of a LoadBeside; empty for the chat's model."""
     compare: bool = False
-    """Time some plain steps at the end of the answer, unless it was decoded plainly: they tell how much sooner it came."""
+    """Time some plain steps at the end of the answer, unless it was decoded plainly, to compute its speedup."""
     past: str = ""
-    """Draft from the past answers in this folder too, where a Remember has opened it."""
+    """Draft from the past answers in this folder too, if a Remember has opened it."""
     think: str = ""
-    """One of the words in `ModelInfo.thinking`; empty for the template's own default."""
+    """One of the words in `ModelInfo.thinking`; empty for the template's default."""
     think_budget: int | None = None
-    """The most tokens in a thought: then the mark that ends it is forced, which a step's note says."""
+    """The most tokens in a thought: then the mark that ends it is forced, with a step's note."""
     template_vars: dict[str, Any] = field(default_factory=dict)
     """Further variables for the model's chat template."""
     fresh: bool = False
-    """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would
-    let them repeat it."""
+    """Begin with new drafters: those of the lane might repeat an answer to the same prompt from memory."""
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class Cancel(Command):
 
 @dataclass(slots=True)
 class Pause(Command):
-    """Hold the answer `id` (it takes no turn of the device), or let it go on; ignored if it has ended. Answered by Paused."""
+    """Pause the answer `id` (it gets no passes), or continue it; ignored if it has ended. Answered by Paused."""
 
     id: int
     paused: bool = True
@@ -147,7 +147,7 @@ class Pace(Command):
 
 @dataclass(slots=True)
 class Advance(Command):
-    """Let the answer `id`, which is paused, take some steps (and before the first of them the prompt's prefill)."""
+    """Grant the paused answer `id` some passes (and before the first of them the prompt's prefill)."""
 
     id: int
     steps: int = 1
@@ -155,7 +155,7 @@ class Advance(Command):
 
 @dataclass(slots=True)
 class Watch(Command):
-    """Let the steps of the answer `id` carry the target's probabilities of what was drafted, or no longer."""
+    """Switch `StepRecord.probs` in the steps of the answer `id` on or off."""
 
     id: int
     on: bool = True
@@ -163,8 +163,7 @@ class Watch(Command):
 
 @dataclass(slots=True)
 class ScoreStep(Command):
-    """Ask for the target's probabilities in a step of the answer `id`, which has ended: those that a watched answer's steps
-    carry. Answered by StepScores."""
+    """Ask for `StepRecord.probs` of a step of the answer `id`, which has ended. Answered by StepScores."""
 
     id: int
     before: int
@@ -179,7 +178,7 @@ class ScoreStep(Command):
 
 @dataclass(slots=True)
 class PiecesOf(Command):
-    """Ask for the text of every token of `model`, which Generate names alike. Answered by PieceTable."""
+    """Ask for the text of every token of `model`, named as in Generate. Answered by PieceTable."""
 
     id: int
     model: str = ""
@@ -187,7 +186,7 @@ class PiecesOf(Command):
 
 @dataclass(slots=True)
 class Count(Command):
-    """Ask how many tokens chats take as prompts, the template's own among them. Answered by Counted."""
+    """Count the tokens of chats as prompts, including the template's. Answered by Counted."""
 
     id: int
     chats: list[list[dict[str, str]]]
@@ -195,8 +194,8 @@ class Count(Command):
 
 @dataclass(slots=True)
 class Judge(Command):
-    """Ask how near a tie is: a lane's answer has one token at a position and another answer with the same text before it has
-    `other` there. Answered by Judged, or by Failed with `ended` False."""
+    """Measure the logit gap between the token at a position of a lane's answer and `other`, the token of another answer with the
+    same text before it. Answered by Judged, or by Failed with `ended` False."""
 
     id: int
     lane: str
@@ -207,8 +206,8 @@ class Judge(Command):
 
 @dataclass(slots=True)
 class Remember(Command):
-    """Keep answers in a folder, as tokens of the loaded model, to draft from later; forget those with other keys. Answered by
-    Remembered, but not where the folder cannot be used."""
+    """Add answers, as tokens of the loaded model, to an index to draft from; remove those with the keys in `forget`. Answered by
+    Remembered, unless the folder cannot be used."""
 
     id: int
     folder: str
@@ -219,21 +218,21 @@ class Remember(Command):
 
 @dataclass(slots=True)
 class CloseLane(Command):
-    """Free a lane's KV cache; an answer that runs in it is cancelled."""
+    """Free a lane's KV cache; its running answer is cancelled."""
 
     lane: str
 
 
 @dataclass(slots=True)
 class UnloadBeside(Command):
-    """Free the model beside the chat's that has this key, or all without one, and their lanes. Not answered."""
+    """Free the secondary model with this key, or all without one, and their lanes. Not answered."""
 
     key: str = ""
 
 
 @dataclass(slots=True)
 class Work(Command):
-    """A measurement (engine/tasks/work.py). Answered by Working…, then Worked or Failed; Cancel leaves what was reported."""
+    """A measurement (engine/tasks/work.py). Answered by Working…, then Worked or Failed."""
 
     id: int
     task: str
@@ -266,8 +265,7 @@ class Loading(Event):
 @dataclass(slots=True)
 class Loaded(Event):
     """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run;
-    `drafts` are the draft models' ModelInfo, `head` is the trained drafter's HeadInfo, each empty where there is none or none
-    is loaded yet."""
+    `drafts` are the draft models' ModelInfo, `head` is the trained drafter's HeadInfo, each empty until one is loaded."""
 
     id: int
     info: dict[str, Any]
@@ -286,16 +284,16 @@ class Remembered(Event):
 
 @dataclass(slots=True)
 class LoadedBeside(Event):
-    """A model beside the chat's is ready. The fields that Loaded has too mean the same."""
+    """A secondary model is ready. Fields with the name of a field in Loaded are the same."""
 
     id: int
     key: str
     info: dict[str, Any]
     unavailable: dict[str, str] = field(default_factory=dict)
     tokenizer: str = ""
-    """Two models whose tokens mean the same have the same text here."""
-    own: str = ""
-    """The same of the chat's model."""
+    """A fingerprint, equal for two models with the same tokens."""
+    primary_tokenizer: str = ""
+    """The fingerprint of the chat's model."""
 
 
 @dataclass(slots=True)
@@ -309,12 +307,12 @@ class Started(Event):
     prompt_tokens: int
     reused: int
     certainty: str = ""
-    """For a server's answer, whether its runs are going to be known (`backends.servers.runs`); empty for one of ours."""
+    """For a server's answer, whether its runs are going to be known (`backends.servers.runs`); else empty."""
 
 
 @dataclass(slots=True)
 class Prefilling(Event):
-    """Prompt tokens evaluated so far, of `total`: all of the prompt but its last token, which the first step evaluates. In the
+    """Number of prompt tokens evaluated, of `total`: all but the prompt's last token, which the first step evaluates. In the
     middle of an answer: tokens of the whole text, which is read again."""
 
     id: int
@@ -334,7 +332,7 @@ class Steps(Event):
 
 @dataclass(slots=True)
 class Switched(Event):
-    """The method in force changed."""
+    """The current method changed."""
 
     id: int
     method: str
@@ -343,7 +341,7 @@ class Switched(Event):
 
 @dataclass(slots=True)
 class Paused(Event):
-    """An answer is held, or goes on."""
+    """An answer was paused, or continues."""
 
     id: int
     paused: bool
@@ -351,7 +349,7 @@ class Paused(Event):
 
 @dataclass(slots=True)
 class PieceTable(Event):
-    """The text that each token shows as when alone, by id; special tokens by name. Nothing is sanitised."""
+    """The text of each token alone, by id; special tokens by name. Not sanitised."""
 
     id: int
     pieces: list[str]
@@ -359,8 +357,8 @@ class PieceTable(Event):
 
 @dataclass(slots=True)
 class Counted(Event):
-    """Tokens of each chat, in their order, and how many the model's context holds. No tokens where they cannot be counted: no
-    model is loaded, or its template refuses a chat."""
+    """Number of tokens of each chat, in their order, and the model's context. None where they cannot be counted: no model is
+    loaded, or its template refuses a chat."""
 
     id: int
     tokens: list[int]
@@ -369,8 +367,8 @@ class Counted(Event):
 
 @dataclass(slots=True)
 class Judged(Event):
-    """What one plain pass says of two tokens: `token` is the lane's own at that position. `gap` is how far their logits are
-    apart (with a temperature: their noisy scores); a tiny one is a near tie."""
+    """The distance of two tokens in one plain pass: `token` is the lane's at that position. `gap` is the difference of their
+    logits (with a temperature: of their noisy scores); a tiny one is a near tie."""
 
     id: int
     lane: str
@@ -382,7 +380,7 @@ class Judged(Event):
 
 @dataclass(slots=True)
 class StepScores(Event):
-    """The probabilities in a step, as StepRecord's `probs`; none where the cache no longer holds the text before it."""
+    """A step's `StepRecord.probs`; none if the cache no longer holds the text before it."""
 
     id: int
     before: int
@@ -391,30 +389,30 @@ class StepScores(Event):
 
 @dataclass(slots=True)
 class Finished(Event):
-    """An answer ended. `tail` is text that had been held back."""
+    """An answer ended. `tail` is the text that had been held back."""
 
     id: int
     reason: str
     tail: str
     prefill_seconds: float
     busy_seconds: float
-    """Seconds of this answer's own compute (prefill and decode), other lanes' turns left out."""
+    """Seconds of this answer's compute (prefill and decode), without other lanes' turns."""
     thinking: bool = False
-    """It ended inside a thought: with the reason "length", the token limit ended the thought before there was an answer."""
+    """Whether it ended inside a thought: with the reason "length", before there was an answer."""
     period: int = 0
-    """With the reason "loop": how many tokens the answer repeated at its end, `repeats` times."""
+    """Number of tokens that the answer repeated at its end, `repeats` times, if the reason is "loop"."""
     repeats: int = 0
     valid: bool | None = None
     """Whether the answer matches the constraint; None without one."""
     plain_seconds: float = 0.0
-    """Time of a plain step at the answer's end, taken for Generate's `compare`; 0 where it was not."""
+    """Time of a plain step at the answer's end, measured for Generate's `compare`; else 0."""
     contended: bool = False
-    """Other programs kept that step and the answer's from being compared."""
+    """Whether other programs kept that step and the answer's from being compared."""
     rested: bool = False
-    """The device rested between its steps (a pace, or single ones), which slows each: they are compared with no plain step."""
+    """Whether the device rested between its steps (a pace, or single ones), which slows each: no plain step is measured."""
     served: dict[str, Any] = field(default_factory=dict)
-    """What is known of a server's answer: `certainty`, `doubt`, and what the server counted, each where it told:
-    `prompt_tokens`, `reused`, `tokens`, `steps`, `drafted`, `accepted`."""
+    """Figures of a server's answer: `certainty`, `doubt`, and the server's counts, if it sends them: `prompt_tokens`, `reused`,
+    `tokens`, `steps`, `drafted`, `accepted`."""
 
 
 @dataclass(slots=True)
@@ -435,25 +433,24 @@ class Worked(Event):
 
 @dataclass(slots=True)
 class Unloaded(Event):
-    """The model is gone, its memory with it: a Load takes its place."""
+    """The model and its memory are freed: a Load takes its place."""
 
 
 @dataclass(slots=True)
 class Failed(Event):
     """The command `id` failed (0: the engine as a whole). `sentence` says what happened and what to do.
 
-    Causes: user (can be mended as the sentence says), memory, cancelled (a load), bug (the log file has the traceback), died
-    (the process ended, and with it every answer and load; made by the client, which starts another at the next of them).
+    Causes: user (fixed as the sentence says), memory, cancelled (a load), bug (the log file has the traceback), died (the
+    process ended, and with it every answer and load; sent by the client, which starts another process at the next command).
     """
 
     id: int
     cause: str
     sentence: str
     ended: bool = True
-    """False: only a Switch was refused, the answer `id` goes on."""
+    """False if only a Switch was refused and the answer `id` continues."""
     tail: str = ""
     """Text of an answer that had been held back, as in Finished."""
     others: list[int] = field(default_factory=list)
-    """With cause died: the other answers and loads that ended with it."""
+    """Ids of the other answers and loads that ended with the process, if the cause is died."""
     served: dict[str, Any] = field(default_factory=dict)
-    """As in Finished."""
