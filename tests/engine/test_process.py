@@ -34,7 +34,7 @@ def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: 
     engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="hello"))
     assert text_of(engine.until(2, Finished), 2) == ANSWER
     assert "hello?" in log.read_text()
-    assert "no command" in log.read_text()
+    assert "not a command:" in log.read_text()
 
 
 def test_a_full_disk_under_the_log_costs_no_answer(tmp_path: Path) -> None:
