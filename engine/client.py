@@ -29,9 +29,9 @@ from .messages import (
     Finished,
     Generate,
     Load,
-    LoadBeside,
     Loaded,
-    LoadedBeside,
+    LoadedSecondary,
+    LoadSecondary,
     Quit,
     Work,
     Worked,
@@ -193,20 +193,20 @@ class EngineClient:
     def _send_now(self, command: Command) -> None:
         process = self._register(command)
         if process is None:
-            if not isinstance(command, Load | LoadBeside | Generate | Work):
+            if not isinstance(command, Load | LoadSecondary | Generate | Work):
                 return
             if not self._spawn(reload=not isinstance(command, Load), needed_by=command.id):
                 return
             process = self._register(command)
         if process is not None:
             self._write(process, command)
-        elif isinstance(command, Load | LoadBeside | Generate | Work):  # it ended as soon as it had started
+        elif isinstance(command, Load | LoadSecondary | Generate | Work):  # it ended as soon as it had started
             self._deliver(Failed(command.id, "died", f"The engine keeps stopping. {self.log_path} says why."))
 
     def _register(self, command: Command) -> subprocess.Popen[bytes] | None:
         """Return the process to write the command to. From now on the command ends with the process, if that ends first."""
         with self._changed:
-            if self._process is not None and isinstance(command, Load | LoadBeside | Generate | Work):
+            if self._process is not None and isinstance(command, Load | LoadSecondary | Generate | Work):
                 self._running[command.id] = command
             return self._process
 
@@ -303,11 +303,11 @@ def models_to_load(command: Command) -> str:
     match command:
         case Load():
             return " with ".join((command.model, *command.drafts))
-        case LoadBeside():
+        case LoadSecondary():
             return command.model
     return ""
 
 
 def ends(event: Event) -> bool:
     """Return whether the event is the last one of its id."""
-    return isinstance(event, Loaded | LoadedBeside | Finished | Worked) or (isinstance(event, Failed) and event.ended)
+    return isinstance(event, Loaded | LoadedSecondary | Finished | Worked) or (isinstance(event, Failed) and event.ended)

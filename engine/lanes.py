@@ -21,24 +21,24 @@ from ..errors import UserError, counted
 from .drafts import Drafts, open_conversation
 from .failures import failure
 from .messages import (
-    Advance,
     Event,
     Failed,
     Finished,
+    GapMeasured,
     Generate,
-    Judge,
-    Judged,
+    GrantPasses,
+    MeasureGap,
     Pace,
     Pause,
     Paused,
     Prefilling,
+    RecordProbabilities,
     ScoreStep,
     Started,
     Steps,
     StepScores,
     Switch,
     Switched,
-    Watch,
 )
 from .requests import encode_request
 
@@ -105,7 +105,7 @@ class Lane:
         self.compare = request.compare
         self.pace = request.pace
         self.next = 0.0
-        generation.recorder.on = request.watch
+        generation.recorder.on = request.record_probabilities
 
     def close(self) -> None:
         """Free the KV cache."""
@@ -221,23 +221,23 @@ class Lanes:
             lane.pace = request.passes
             lane.next = 0.0
 
-    def step(self, request: Advance) -> None:
+    def grant_passes(self, request: GrantPasses) -> None:
         """Grant a paused answer some passes."""
         if (lane := self._find(request.id)) is not None and lane.paused:
-            lane.due += max(0, request.steps)
+            lane.due += max(0, request.passes)
 
-    def watch(self, request: Watch) -> None:
+    def record_probabilities(self, request: RecordProbabilities) -> None:
         """Switch the recording of probabilities in a running answer on or off."""
         if (lane := self._find(request.id)) is not None and lane.generation is not None:
             lane.generation.recorder.on = request.on
 
-    def judge(self, request: Judge) -> None:
+    def measure_gap(self, request: MeasureGap) -> None:
         """Measure the logit gap between two tokens in a pass that no lane is charged for."""
         lane = self._lanes.get(request.lane)
         try:
             if lane is None or lane.answered is None:
                 raise UserError("That answer is no longer in memory. Run it again to compare.")
-            self._post(measure_gap(request, lane.conversation.model, lane.answered))
+            self._post(logit_gap(request, lane.conversation.model, lane.answered))
         except BaseException as error:  # see `failure`
             self._post(replace(failure(request.id, error), ended=False))
 
@@ -418,7 +418,7 @@ def _label(generation: Generation) -> str:
     return effective_label(generation.drafter, generation.acceptance, generation.sampling, capabilities)
 
 
-def measure_gap(request: Judge, model: Model, answer: Generation) -> Judged:
+def logit_gap(request: MeasureGap, model: Model, answer: Generation) -> GapMeasured:
     """Measure the logit gap between an answer's token at a position and another one, by one plain pass over the text before.
 
     The pass runs in another session, as the answer may still be running in the lane's.
@@ -453,4 +453,4 @@ def measure_gap(request: Judge, model: Model, answer: Generation) -> Judged:
             gap = abs(scored[0] - scored[1]) if math.isfinite(min(scored)) else math.inf
     finally:
         session.close()
-    return Judged(request.id, request.lane, request.position, token, request.other, gap if math.isfinite(gap) else 1e9)
+    return GapMeasured(request.id, request.lane, request.position, token, request.other, gap if math.isfinite(gap) else 1e9)

@@ -49,9 +49,8 @@ class Load(LoadOptions, DraftOptions, Command):
 
 
 @dataclass(slots=True)
-class LoadBeside(Command):
-    """Load a secondary model next to the chat's, the primary one, whose lanes stay. Answered by Loading…, then LoadedBeside or
-    Failed.
+class LoadSecondary(Command):
+    """Load a secondary model next to the chat's, the primary one. Answered by Loading…, then LoadedSecondary or Failed.
 
     Running answers wait meanwhile. Its files are first checked for whether it fits in memory. A model with the same key is
     freed, with its lanes.
@@ -92,12 +91,12 @@ class Generate(Command):
     """Constraint on the whole answer: `kind` (json_schema, json_object, regex or grammar) and its `text`."""
     stop_loops: bool = False
     """End the answer if it repeats itself far more than ordinary text does."""
-    watch: bool = False
-    """The state set by Watch."""
+    record_probabilities: bool = False
+    """The state set by RecordProbabilities."""
     pace: float = 0.0
     """The passes a second set by Pace."""
     model: str = ""
-    """Key of a LoadBeside; empty for the chat's model."""
+    """Key of a LoadSecondary; empty for the chat's model."""
     compare: bool = False
     """Time some plain steps at the end of the answer, unless it was decoded plainly, to compute its speedup."""
     past: str = ""
@@ -146,15 +145,15 @@ class Pace(Command):
 
 
 @dataclass(slots=True)
-class Advance(Command):
+class GrantPasses(Command):
     """Grant the paused answer `id` some passes (and before the first of them the prompt's prefill)."""
 
     id: int
-    steps: int = 1
+    passes: int = 1
 
 
 @dataclass(slots=True)
-class Watch(Command):
+class RecordProbabilities(Command):
     """Switch `StepRecord.probs` in the steps of the answer `id` on or off."""
 
     id: int
@@ -177,7 +176,7 @@ class ScoreStep(Command):
 
 
 @dataclass(slots=True)
-class PiecesOf(Command):
+class ReadPieces(Command):
     """Ask for the text of every token of `model`, named as in Generate. Answered by PieceTable."""
 
     id: int
@@ -193,9 +192,9 @@ class Count(Command):
 
 
 @dataclass(slots=True)
-class Judge(Command):
-    """Measure the logit gap between the token at a position of a lane's answer and `other`, the token of another answer with the
-    same text before it. Answered by Judged, or by Failed with `ended` False."""
+class MeasureGap(Command):
+    """Measure the logit gap between the token at a position of a lane's answer and `other`, the token of another answer with
+    the same text before it. Answered by GapMeasured, or by Failed with `ended` False."""
 
     id: int
     lane: str
@@ -206,8 +205,8 @@ class Judge(Command):
 
 @dataclass(slots=True)
 class Remember(Command):
-    """Add answers, as tokens of the loaded model, to an index to draft from; remove those with the keys in `forget`. Answered by
-    Remembered, unless the folder cannot be used."""
+    """Add answers, as tokens of the loaded model, to an index to draft from; remove those with the keys in `forget`. Answered
+    by Remembered, unless the folder cannot be used."""
 
     id: int
     folder: str
@@ -224,7 +223,7 @@ class CloseLane(Command):
 
 
 @dataclass(slots=True)
-class UnloadBeside(Command):
+class UnloadSecondary(Command):
     """Free the secondary model with this key, or all without one, and their lanes. Not answered."""
 
     key: str = ""
@@ -283,7 +282,7 @@ class Remembered(Event):
 
 
 @dataclass(slots=True)
-class LoadedBeside(Event):
+class LoadedSecondary(Event):
     """A secondary model is ready. Fields with the name of a field in Loaded are the same."""
 
     id: int
@@ -366,7 +365,7 @@ class Counted(Event):
 
 
 @dataclass(slots=True)
-class Judged(Event):
+class GapMeasured(Event):
     """The distance of two tokens in one plain pass: `token` is the lane's at that position. `gap` is the difference of their
     logits (with a temperature: of their noisy scores); a tiny one is a near tie."""
 

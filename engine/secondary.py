@@ -15,7 +15,7 @@ from ..backends.options import LoadOptions
 from ..errors import Cancelled, UserError, counted
 from .drafts import Drafts, load_options, refusals
 from .failures import failure
-from .messages import Event, Load, LoadBeside, LoadedBeside, Loading
+from .messages import Event, Load, LoadedSecondary, Loading, LoadSecondary
 
 if TYPE_CHECKING:
     from .lanes import Lanes
@@ -53,7 +53,7 @@ class SecondaryModels:
         """Return the model of this key, if it is loaded."""
         return self._models.get(key)
 
-    def load(self, command: LoadBeside, primary: Model | None, lanes: Lanes, cancelled: Callable[[], bool]) -> None:
+    def load(self, command: LoadSecondary, primary: Model | None, lanes: Lanes, cancelled: Callable[[], bool]) -> None:
         """Load a model next to the primary one, the chat's. `lanes` wait meanwhile; `cancelled` is polled."""
         self.free(lanes, command.key)
         self._post(Loading(command.id, "import"))
@@ -74,13 +74,13 @@ class SecondaryModels:
             drafts = Drafts(load, progress, cancelled)
             model = loader()
             drafts.join(model)
-            loaded = LoadedBeside(
+            loaded = LoadedSecondary(
                 id=command.id,
                 key=command.key,
                 info=asdict(model.info),
                 unavailable=refusals(model, drafts),
                 tokenizer=fingerprint(model),
-                own=fingerprint(primary) if primary is not None else "",
+                primary_tokenizer=fingerprint(primary) if primary is not None else "",
             )
         except BaseException as error:  # see `failure`
             if model is not None:

@@ -20,30 +20,30 @@ from ..errors import UserError
 from .failures import failure
 from .logfile import log, log_path, redirect
 from .messages import (
-    Advance,
     Cancel,
     CloseLane,
     Count,
     Failed,
     Generate,
-    Judge,
+    GrantPasses,
     Load,
-    LoadBeside,
     Loaded,
-    LoadedBeside,
+    LoadedSecondary,
     Loading,
+    LoadSecondary,
+    MeasureGap,
     Pace,
     Pause,
-    PiecesOf,
     PieceTable,
     Quit,
+    ReadPieces,
     Ready,
+    RecordProbabilities,
     Remember,
     ScoreStep,
     Switch,
-    UnloadBeside,
     Unloaded,
-    Watch,
+    UnloadSecondary,
     Work,
 )
 from .past import PastAnswers
@@ -124,9 +124,9 @@ class Server:
         match command:
             case Load():
                 self._load(command, lanes)
-            case LoadBeside():
+            case LoadSecondary():
                 self._load_beside(command, lanes)
-            case UnloadBeside():
+            case UnloadSecondary():
                 self._free_servers(command.key)
                 self._secondary.free(lanes, command.key)
             case Generate() if command.id in self._cancelled:
@@ -143,17 +143,17 @@ class Server:
             case Pause():
                 if self._answers is None or not self._answers.pause(command.id):
                     lanes.pause(command)
-            case Advance():
-                lanes.step(command)
+            case GrantPasses():
+                lanes.grant_passes(command)
             case Pace():
                 lanes.pace(command)
-            case Watch():
-                lanes.watch(command)
-            case Judge():
-                lanes.judge(command)
+            case RecordProbabilities():
+                lanes.record_probabilities(command)
+            case MeasureGap():
+                lanes.measure_gap(command)
             case ScoreStep():
                 lanes.score_step(command)
-            case PiecesOf():
+            case ReadPieces():
                 model = self._model
                 if command.model:
                     secondary = self._secondary.get(command.model)
@@ -249,7 +249,7 @@ class Server:
     def _cancel_check(self, id: int) -> Callable[[], bool]:
         return lambda: id in self._cancelled
 
-    def _load_beside(self, command: LoadBeside, lanes: Lanes) -> None:
+    def _load_beside(self, command: LoadSecondary, lanes: Lanes) -> None:
         from ..backends.servers.address import find_server
         from .servers.answers import describe_server, refusals
 
@@ -264,7 +264,7 @@ class Server:
         except BaseException as error:  # see `failure`
             self._outbox.post(failure(command.id, error, loading=command.model))
             return
-        self._outbox.post(LoadedBeside(command.id, command.key, describe_server(remote), refusals(remote)))
+        self._outbox.post(LoadedSecondary(command.id, command.key, describe_server(remote), refusals(remote)))
 
     def _free_servers(self, key: str = "") -> None:
         """Disconnect the secondary server of a key, or (empty) all of them."""

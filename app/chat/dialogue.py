@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...engine.messages import (
-    Advance,
     Cancel,
     Count,
     Counted,
@@ -15,14 +14,16 @@ from ...engine.messages import (
     Failed,
     Finished,
     Generate,
+    GrantPasses,
     Loaded,
     Loading,
     Pace,
     Pause,
     Paused,
-    PiecesOf,
     PieceTable,
     Prefilling,
+    ReadPieces,
+    RecordProbabilities,
     Remembered,
     ScoreStep,
     Started,
@@ -31,7 +32,6 @@ from ...engine.messages import (
     Switch,
     Switched,
     Unloaded,
-    Watch,
 )
 from ...errors import UserError
 from ..text.cells import one_line
@@ -172,7 +172,7 @@ class Dialogue(ChatModel):
             return False
         if not self.paused:
             self.pause()
-        self.engine.send(Advance(self._answer_id, steps))
+        self.engine.send(GrantPasses(self._answer_id, steps))
         return True
 
     def watch(self, on: bool) -> None:
@@ -180,7 +180,7 @@ class Dialogue(ChatModel):
         if on != self.watching:
             self.watching = on
             if self.phase in ("prefill", "writing"):
-                self.engine.send(Watch(self._answer_id, on))
+                self.engine.send(RecordProbabilities(self._answer_id, on))
 
     def score_step(self, answer: Answer, index: int) -> bool:
         """Let the engine find the probabilities in a step that came without them; whether they are on their way."""
@@ -287,7 +287,7 @@ class Dialogue(ChatModel):
             Generate(
                 self._answer_id,
                 messages=messages,
-                watch=self.watching,
+                record_probabilities=self.watching,
                 pace=self.pace,
                 compare=True,
                 past="" if fresh else self.past,  # where the answer before is in already
@@ -362,7 +362,7 @@ class Dialogue(ChatModel):
         known, self._before = self.info, None
         self.info, self.unavailable, self.loading = event.info, event.unavailable, None
         self.head = str(event.head.get("name", ""))
-        self.engine.send(PiecesOf(self.engine.next_id()))
+        self.engine.send(ReadPieces(self.engine.next_id()))
         if known or self.answer is not None:  # a reload: said before
             return
         self.phase = "ready"

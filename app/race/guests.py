@@ -8,7 +8,17 @@ from pathlib import PurePath
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from ...engine.messages import Cancel, Event, Failed, LoadBeside, LoadedBeside, Loading, PiecesOf, PieceTable, UnloadBeside
+from ...engine.messages import (
+    Cancel,
+    Event,
+    Failed,
+    LoadedSecondary,
+    Loading,
+    LoadSecondary,
+    PieceTable,
+    ReadPieces,
+    UnloadSecondary,
+)
 from ...engine.options import is_url
 from ..chat.dialogue import Dialogue
 from ..chat.pieces import Pieces
@@ -62,7 +72,7 @@ class RaceModels:
             options["backend"] = entry.backend
         guest = self._guests[entry.key] = RaceGuest(entry.key, engine.next_id())
         self.ids.add(guest.id)
-        engine.send(LoadBeside(guest.id, entry.key, entry.model or self._dialogue.model, options, lanes))
+        engine.send(LoadSecondary(guest.id, entry.key, entry.model or self._dialogue.model, options, lanes))
 
     def cancel(self) -> None:
         for guest in self._guests.values():
@@ -73,7 +83,7 @@ class RaceModels:
         """Give all of them back."""
         self.cancel()
         for key in self._guests:
-            self._dialogue.engine.send(UnloadBeside(key))
+            self._dialogue.engine.send(UnloadSecondary(key))
         self._guests.clear()
 
     def forget(self) -> None:
@@ -97,7 +107,7 @@ class RaceModels:
                 if guest is not None:
                     guest.pieces = Pieces(event.pieces)
                 return guest
-            case Loading() | LoadedBeside() | Failed():
+            case Loading() | LoadedSecondary() | Failed():
                 guest = next((guest for guest in self._guests.values() if guest.id == event.id), None)
                 if guest is None:
                     return None
@@ -112,16 +122,16 @@ class RaceModels:
                 return guest
         return None
 
-    def _loaded(self, guest: RaceGuest, event: LoadedBeside) -> None:
+    def _loaded(self, guest: RaceGuest, event: LoadedSecondary) -> None:
         guest.state, guest.info, guest.unavailable = "ready", event.info, event.unavailable
-        guest.tokenizer, self._own = event.tokenizer, event.own
-        if event.tokenizer == event.own:
+        guest.tokenizer, self._own = event.tokenizer, event.primary_tokenizer
+        if event.tokenizer == event.primary_tokenizer:
             guest.pieces = self._dialogue.pieces
             return
         id = self._dialogue.engine.next_id()
         self.ids.add(id)
         self._tables[id] = guest.key
-        self._dialogue.engine.send(PiecesOf(id, guest.key))
+        self._dialogue.engine.send(ReadPieces(id, guest.key))
 
     def pieces(self, key: str) -> Pieces:
         guest = self._guests.get(key)

@@ -15,11 +15,11 @@ from ...engine.messages import (
     Event,
     Failed,
     Finished,
+    GapMeasured,
     Generate,
-    Judge,
-    Judged,
-    LoadedBeside,
+    LoadedSecondary,
     Loading,
+    MeasureGap,
     Pace,
     Pause,
     Paused,
@@ -405,16 +405,16 @@ class Race:
         match event:
             case Failed(cause="died") if self.ids & {event.id, *event.others}:
                 self._died(event)
-            case Loading() | LoadedBeside() | Failed() | PieceTable() if event.id in self.models.ids:
+            case Loading() | LoadedSecondary() | Failed() | PieceTable() if event.id in self.models.ids:
                 self.loading = None
                 self._guest(self.models.handle(event))
-            case LoadedBeside():
+            case LoadedSecondary():
                 pass  # of a race before
             case Loading() if event.id in self._own:
                 pass
             case Loading() if self.running and self.dialogue.info:
                 self.loading = event
-            case Judged() | Failed(ended=False) if event.id in self._own:
+            case GapMeasured() | Failed(ended=False) if event.id in self._own:
                 self._judged(event)
             case Started() | Prefilling() | Steps() | Paused() | Finished() | Failed() if event.id in self._own:
                 for racer in [each for each in (*self.racers, *self._again) if each.id == event.id and not each.done]:
@@ -452,13 +452,13 @@ class Race:
             if at is not None and at < min(len(racer.tokens), len(first.tokens)):
                 racer.judging = self.dialogue.engine.next_id()
                 self._own.add(racer.judging)
-                self.dialogue.engine.send(Judge(racer.judging, racer.lane, at, first.tokens[at]))
+                self.dialogue.engine.send(MeasureGap(racer.judging, racer.lane, at, first.tokens[at]))
 
-    def _judged(self, event: Judged | Failed) -> None:
+    def _judged(self, event: GapMeasured | Failed) -> None:
         for racer in self.racers:
             if racer.judging == event.id:
                 racer.judging = 0
-                racer.gap = event.gap if isinstance(event, Judged) else None
+                racer.gap = event.gap if isinstance(event, GapMeasured) else None
 
     def _died(self, event: Failed) -> None:
         for racer in self.racers:

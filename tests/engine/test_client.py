@@ -18,8 +18,8 @@ from specchat.engine.messages import (
     Finished,
     Generate,
     Load,
-    LoadBeside,
     Loaded,
+    LoadSecondary,
     Ready,
     Remember,
     Remembered,
@@ -113,7 +113,7 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
 
 def test_what_was_being_loaded_is_named() -> None:
     assert models_to_load(Load(1, "a", ["b", "c"])) == "a with b with c"
-    assert models_to_load(LoadBeside(1, "key", "a", {})) == "a"
+    assert models_to_load(LoadSecondary(1, "key", "a", {})) == "a"
     assert not models_to_load(Generate(1))
 
 

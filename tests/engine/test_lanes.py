@@ -10,13 +10,13 @@ import pytest
 from specchat.backends import ContextFull, UserError
 from specchat.engine.lanes import Lanes
 from specchat.engine.messages import (
-    Advance,
     Event,
     Failed,
     Finished,
+    GapMeasured,
     Generate,
-    Judge,
-    Judged,
+    GrantPasses,
+    MeasureGap,
     Pace,
     Pause,
     Paused,
@@ -277,7 +277,7 @@ def test_a_paused_answer_takes_no_turn_until_it_goes_on(desk: Desk) -> None:
     assert desk.events[-1] == Paused(1, True)
     assert desk.lanes.rest is None
     written = len(steps_of(desk.events, 1))
-    desk.lanes.step(Advance(1, 2))
+    desk.lanes.grant_passes(GrantPasses(1, 2))
     desk.run()
     assert len(steps_of(desk.events, 1)) == written + 2
     desk.lanes.pause(Pause(1, False))
@@ -309,7 +309,7 @@ def test_a_paused_step_tells_all_of_its_text(desk: Desk) -> None:
     desk.lanes.pause(Pause(1))
     grown = 0
     for _ in range(len(text.encode())):
-        desk.lanes.step(Advance(1))
+        desk.lanes.grant_passes(GrantPasses(1))
         desk.run()
         steps = steps_of(desk.events, 1)
         shown = "".join(step.text for step in steps) + steps[-1].held
@@ -323,7 +323,7 @@ def test_a_paused_step_tells_all_of_its_text(desk: Desk) -> None:
 
 
 def test_a_watched_answer_tells_probabilities_of_every_node(desk: Desk) -> None:
-    desk.lanes.start(model(), Generate(1, prompt="hi", method="lookup", watch=True))
+    desk.lanes.start(model(), Generate(1, prompt="hi", method="lookup", record_probabilities=True))
     desk.run()
     steps = steps_of(desk.events, 1)
     assert any(step.tree_tokens for step in steps)
@@ -338,8 +338,8 @@ def test_a_watched_answer_tells_probabilities_of_every_node(desk: Desk) -> None:
 @pytest.mark.parametrize("method", ["lookup", "greedy"])
 def test_an_answer_that_was_not_watched_is_weighed_afterwards(desk: Desk, method: str) -> None:
     target = model()
-    for id, watch in ((1, True), (2, False)):
-        desk.lanes.start(target, Generate(id, prompt="hi", method=method, watch=watch, fresh=True))
+    for id, record in ((1, True), (2, False)):
+        desk.lanes.start(target, Generate(id, prompt="hi", method=method, record_probabilities=record, fresh=True))
         desk.run()
     watched, steps = (steps_of(desk.events, id) for id in (1, 2))
     assert not any(step.probs for step in steps)
@@ -363,15 +363,15 @@ def test_a_judge_says_how_far_two_tokens_are_apart(desk: Desk) -> None:
     desk.run()
     tokens = [token for step in steps_of(desk.events, 1) for token in step.tokens]
     before = list(desk.events)
-    desk.lanes.judge(Judge(7, "a", 4, tokens[4]))
-    assert desk.events[-1] == Judged(7, "a", 4, tokens[4], tokens[4], 0.0)
-    desk.lanes.judge(Judge(8, "a", 4, tokens[4] + 1))
+    desk.lanes.measure_gap(MeasureGap(7, "a", 4, tokens[4]))
+    assert desk.events[-1] == GapMeasured(7, "a", 4, tokens[4], tokens[4], 0.0)
+    desk.lanes.measure_gap(MeasureGap(8, "a", 4, tokens[4] + 1))
     last = desk.events[-1]
-    assert isinstance(last, Judged)
+    assert isinstance(last, GapMeasured)
     assert last.gap > 1
     assert desk.events[: len(before)] == before
-    for wrong in (Judge(9, "a", 10_000, 3), Judge(9, "b", 0, 3), Judge(9, "a", 0, 10**7)):
-        desk.lanes.judge(wrong)
+    for wrong in (MeasureGap(9, "a", 10_000, 3), MeasureGap(9, "b", 0, 3), MeasureGap(9, "a", 0, 10**7)):
+        desk.lanes.measure_gap(wrong)
         failed = desk.events[-1]
         assert isinstance(failed, Failed)
         assert not failed.ended

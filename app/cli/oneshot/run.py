@@ -16,9 +16,9 @@ from ....engine.messages import (
     Finished,
     Loaded,
     Loading,
-    PiecesOf,
     PieceTable,
     Prefilling,
+    ReadPieces,
     Started,
     StepRecord,
     Steps,
@@ -338,7 +338,7 @@ class _Run:
         asked: dict[str, Any]
         if self.chat is not None:
             if self.chat.write:  # the trees of a chat that is opened again show what single tokens say
-                self.client.send(PiecesOf(self.client.next_id()))
+                self.client.send(ReadPieces(self.client.next_id()))
             asked = {"messages": self.chat.ask(self.prompt, answer, about)}
         elif self.request.raw:
             asked = {"prompt": self.prompt, "raw": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.engine.messages import Generate, Pace, Pause, Paused, ScoreStep, Steps, StepScores, Switched, Watch
+from specchat.engine.messages import Generate, Pace, Pause, Paused, RecordProbabilities, ScoreStep, Steps, StepScores, Switched
 
 from ...fakes.pilots import Make, chatting, command, settle, status, toasts
 from ...fakes.pilots import ask as asked
@@ -16,18 +16,18 @@ SIZE = (110, 30)
 
 def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     dialogue.watch(True)
-    assert not any(isinstance(command, Watch) for command in engine.sent)
+    assert not any(isinstance(command, RecordProbabilities) for command in engine.sent)
     id = under_way(dialogue, engine, make_steps()[:3])
-    assert engine.asked.watch
+    assert engine.asked.record_probabilities
     dialogue.watch(True)  # said already
     dialogue.watch(False)
-    assert engine.sent[-1] == Watch(id, False)
-    assert sum(isinstance(command, Watch) for command in engine.sent) == 1
+    assert engine.sent[-1] == RecordProbabilities(id, False)
+    assert sum(isinstance(command, RecordProbabilities) for command in engine.sent) == 1
     engine.finish()
     dialogue.drain()
     under_way(dialogue, engine)
     assert isinstance(engine.asked, Generate)
-    assert not engine.asked.watch
+    assert not engine.asked.record_probabilities
 
 
 def test_probabilities_are_asked_for_once_when_the_answer_has_ended(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:

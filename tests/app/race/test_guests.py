@@ -20,13 +20,13 @@ from specchat.engine.messages import (
     CloseLane,
     Failed,
     Generate,
-    Judge,
-    LoadBeside,
-    LoadedBeside,
+    LoadedSecondary,
     Loading,
-    PiecesOf,
+    LoadSecondary,
+    MeasureGap,
     PieceTable,
-    UnloadBeside,
+    ReadPieces,
+    UnloadSecondary,
 )
 from specchat.errors import UserError
 
@@ -41,21 +41,21 @@ def race(dialogue: Dialogue, *entries: RaceEntry) -> Race:
     return started(dialogue, entries or [RaceEntry("greedy"), RaceEntry("greedy", model="models/small.gguf")])
 
 
-def loads(engine: FakeEngine) -> list[LoadBeside]:
-    return [command for command in engine.sent if isinstance(command, LoadBeside)]
+def loads(engine: FakeEngine) -> list[LoadSecondary]:
+    return [command for command in engine.sent if isinstance(command, LoadSecondary)]
 
 
 def loaded(engine: FakeEngine, tokenizer: str = "same", index: int = 0) -> None:
     """The engine has loaded a model that was asked for."""
     command = loads(engine)[index]
-    engine.events.append(LoadedBeside(command.id, command.key, dict(SMALL), {}, tokenizer, "same"))
+    engine.events.append(LoadedSecondary(command.id, command.key, dict(SMALL), {}, tokenizer, "same"))
 
 
 def test_a_model_is_loaded_once_for_all_its_lanes_and_before_them(dialogue: Dialogue, engine: FakeEngine) -> None:
     dialogue.load = {"device": "cpu", "context": 512, "draft_model": "d", "revision": "r", "backend": "transformers"}
     made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m.gguf"), RaceEntry("lookup", model="m.gguf"))
-    sent = [command for command in engine.sent if isinstance(command, LoadBeside | Generate)]
-    assert [type(command) for command in sent] == [LoadBeside, Generate, Generate, Generate]
+    sent = [command for command in engine.sent if isinstance(command, LoadSecondary | Generate)]
+    assert [type(command) for command in sent] == [LoadSecondary, Generate, Generate, Generate]
     (load,) = loads(engine)
     # The draft model, the revision and the runtime are the chat's model's own business.
     assert (load.key, load.model, load.options, load.lanes) == ("m.gguf", "m.gguf", {"device": "cpu", "context": 512}, 2)
@@ -69,7 +69,7 @@ def test_models_go_with_the_race(dialogue: Dialogue, engine: FakeEngine) -> None
     loaded(engine)
     dialogue.drain()
     made.close()
-    assert [command.key for command in engine.sent if isinstance(command, UnloadBeside)] == ["a", "b"]
+    assert [command.key for command in engine.sent if isinstance(command, UnloadSecondary)] == ["a", "b"]
     assert Cancel(loads(engine)[0].id) not in engine.sent
     assert Cancel(loads(engine)[1].id) in engine.sent  # it was still being loaded
     assert not any(isinstance(command, CloseLane) and command.lane == "main" for command in engine.sent)
@@ -121,7 +121,7 @@ def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, e
     run(engine, made, [([1, 2, 3], 1, 1.0), ([7, 8], 1, 0.8), ([7, 8], 2, 0.5), ([1, 2, 3], 3, 0.6)])
     assert [made.mark(racer) for racer in made.racers] == ["reference", "another model", "identical", "identical"]
     assert [mark_words(made, racer)[1] for racer in made.racers[1:]] == ["another model", "identical to 2", "identical"]
-    assert not any(isinstance(command, Judge) for command in engine.sent)
+    assert not any(isinstance(command, MeasureGap) for command in engine.sent)
 
 
 def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialogue, engine: FakeEngine) -> None:
@@ -131,7 +131,7 @@ def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialo
     dialogue.drain()
     units.append(made.unit)
     assert units == ["tokens", "characters"]
-    (request,) = [command for command in engine.sent if isinstance(command, PiecesOf) and command.model]
+    (request,) = [command for command in engine.sent if isinstance(command, ReadPieces) and command.model]
     engine.events.append(PieceTable(request.id, ["uno", "due"]))
     run(engine, made, [([1, 2, 3, 4], 1, 1.1), ([10000, 10001], 1, 0.6)])
     # Eight characters each by then: half of greedy's answer after 0.5 s of decoding, and the other's first token.

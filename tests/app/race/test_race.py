@@ -14,7 +14,7 @@ from specchat.app.race.lane import FULL
 from specchat.app.race.race import Race
 from specchat.app.race.subject import suggested, talk
 from specchat.app.tui.race.state import standings
-from specchat.engine.messages import CloseLane, Failed, Generate, Judge, Judged, Loaded, Loading
+from specchat.engine.messages import CloseLane, Failed, GapMeasured, Generate, Loaded, Loading, MeasureGap
 
 from ...fakes.races import asked, begin, finish, records, run, started, write
 from ..conftest import INFO, METHODS, FakeEngine
@@ -68,9 +68,9 @@ def test_tokens_are_compared_as_they_come_whichever_lane_is_ahead(dialogue: Dial
     dialogue.drain()
     assert (made.mark(second), second.position) == ("unknown", 2)
     question = engine.sent[-1]
-    assert isinstance(question, Judge)
-    assert question == Judge(question.id, "race-2", 2, 9)
-    engine.events.append(Judged(question.id, "race-2", 2, 3, 9, 0.02))
+    assert isinstance(question, MeasureGap)
+    assert question == MeasureGap(question.id, "race-2", 2, 9)
+    engine.events.append(GapMeasured(question.id, "race-2", 2, 3, 9, 0.02))
     dialogue.drain()
     assert (made.mark(second), second.gap) == ("near tie", 0.02)
 
@@ -80,9 +80,11 @@ def test_a_difference_that_is_no_near_tie_is_marked_as_one(dialogue: Dialogue, e
     made = race(dialogue)
     run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
     question = engine.sent[-1]
-    assert isinstance(question, Judge)
+    assert isinstance(question, MeasureGap)
     id = question.id
-    engine.events.append(Judged(id, "race-2", 1, 3, 2, 4.5) if answer == "a wide gap" else Failed(id, "user", "Gone.", False))
+    engine.events.append(
+        GapMeasured(id, "race-2", 1, 3, 2, 4.5) if answer == "a wide gap" else Failed(id, "user", "Gone.", False)
+    )
     dialogue.drain()
     assert made.mark(made.racers[1]) == "lossy"
     assert not dialogue.transcript.entries
@@ -92,7 +94,7 @@ def test_nobody_is_asked_about_a_lossy_lane(dialogue: Dialogue, engine: FakeEngi
     made = race(dialogue, "greedy", "soft")
     run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
     assert made.mark(made.racers[1]) == "lossy"
-    assert not any(isinstance(command, Judge) for command in engine.sent)
+    assert not any(isinstance(command, MeasureGap) for command in engine.sent)
 
 
 @given(

@@ -19,8 +19,8 @@ from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.needs import PardModel
 from specchat.decoders.registry import methods, unavailable
-from specchat.engine.lanes import measure_gap, step_probs
-from specchat.engine.messages import Judge, ScoreStep
+from specchat.engine.lanes import logit_gap, step_probs
+from specchat.engine.messages import MeasureGap, ScoreStep
 
 from ...cases import FULL
 from ...fakes.answers import answered
@@ -138,7 +138,7 @@ def test_what_is_asked_about_an_answer_is_read_as_the_answer_was(kind: str, leng
     wanted = logits.logits[position][0]
     token = answer.answer[position]
     assert token == wanted.argmax()
-    gap = measure_gap(Judge(1, "a", position, 9), model, answer).gap
+    gap = logit_gap(MeasureGap(1, "a", position, 9), model, answer).gap
     assert gap == pytest.approx(float(wanted[token] - wanted[9]), abs=1e-3)
     answers(conversation, prompt_of(3 * LIMIT), "greedy", 1)  # of another length
     asked = ScoreStep(1, position, token)

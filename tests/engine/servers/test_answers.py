@@ -23,8 +23,8 @@ from specchat.engine.messages import (
     Loaded,
     Pause,
     Paused,
-    PiecesOf,
     PieceTable,
+    ReadPieces,
     ScoreStep,
     Started,
     Steps,
@@ -100,7 +100,7 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
         client.send(Pause(id))
         client.send(Switch(id, "lookup"))
         client.send(ScoreStep(id, 0, 5))
-        client.send(PiecesOf(77))
+        client.send(ReadPieces(77))
         events: list[Event] = []
         until(client, lambda event: bool(events.append(event)) or isinstance(event, PieceTable))  # type: ignore[func-returns-value]
         said_all.set()

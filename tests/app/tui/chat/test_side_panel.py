@@ -11,7 +11,7 @@ from specchat.app.chat.methods import known_methods
 from specchat.app.tui.chat import side_panel
 from specchat.app.tui.chat.side_panel import PAGES
 from specchat.app.tui.transcript.line_view import LineView
-from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
+from specchat.engine.messages import Finished, Paused, RecordProbabilities, StepRecord, Steps, Switched
 
 from ....fakes import pilots
 from ....fakes.pilots import Make, chatting, command, settle, status, toasts, until
@@ -54,13 +54,13 @@ async def test_the_key_goes_round_and_the_input_box_keeps_the_focus(make_chat: M
 async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         id = await ask(app, pilot, engine, tree_steps())
-        assert not engine.asked.watch
+        assert not engine.asked.record_probabilities
         await pilot.press("f4")
-        assert not any(isinstance(command, Watch) for command in engine.sent)
+        assert not any(isinstance(command, RecordProbabilities) for command in engine.sent)
         await pilot.press("f4")
-        assert engine.sent[-1] == Watch(id, True)
+        assert engine.sent[-1] == RecordProbabilities(id, True)
         await pilot.press("f4")
-        assert engine.sent[-1] == Watch(id, False)
+        assert engine.sent[-1] == RecordProbabilities(id, False)
 
 
 async def test_it_stands_beside_the_transcript_or_below_it(make_chat: Make, engine: Any, make_steps: Make) -> None:

@@ -17,12 +17,12 @@ from specchat.engine.messages import (
     Cancel,
     Failed,
     Finished,
-    LoadBeside,
-    LoadedBeside,
+    LoadedSecondary,
     Loading,
+    LoadSecondary,
     Prefilling,
     Steps,
-    UnloadBeside,
+    UnloadSecondary,
 )
 
 from ....fakes.pilots import Make, worked
@@ -51,15 +51,15 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race_choices, "look", lambda *given: list(CHOICES))
 
 
-def loads(engine: Any) -> list[LoadBeside]:
-    return [command for command in engine.sent if isinstance(command, LoadBeside)]
+def loads(engine: Any) -> list[LoadSecondary]:
+    return [command for command in engine.sent if isinstance(command, LoadSecondary)]
 
 
 def have(engine: Any, tokenizer: str = "other") -> None:
     """The last model that was asked for is loaded."""
     command = loads(engine)[-1]
     info = {**INFO, "name": command.model, "backend": "llama.cpp", "dtype": "Q4_0"}
-    engine.events.append(LoadedBeside(command.id, command.key, info, {"lookup": "No drafts."}, tokenizer, "same"))
+    engine.events.append(LoadedSecondary(command.id, command.key, info, {"lookup": "No drafts."}, tokenizer, "same"))
 
 
 async def race_of_models(pilot: Any, engine: Any, end: bool = False, tokenizer: str = "other") -> RaceScreen:
@@ -156,7 +156,7 @@ async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any)
         await pilot.press("escape")
         await pilot.pause()
         assert pilot.app.screen is pilot.app.chat_screen
-        assert UnloadBeside("models/small-Q4_0.gguf") in engine.sent
+        assert UnloadSecondary("models/small-Q4_0.gguf") in engine.sent
 
 
 def test_models(picture: Make, engine: Any) -> None:

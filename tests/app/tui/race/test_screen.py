@@ -18,7 +18,18 @@ from specchat.app.tui.race.photo_finish import PhotoFinish, headline, too_close
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
 from specchat.app.tui.race.state import LaneFigures
-from specchat.engine.messages import Cancel, CloseLane, Finished, Judge, Judged, Pace, Pause, Prefilling, StepRecord, Steps
+from specchat.engine.messages import (
+    Cancel,
+    CloseLane,
+    Finished,
+    GapMeasured,
+    MeasureGap,
+    Pace,
+    Pause,
+    Prefilling,
+    StepRecord,
+    Steps,
+)
 
 from ....fakes.pilots import Make, command, loaded, settle, toasts
 from ....fakes.races import asked, begin, finish, records, write
@@ -303,8 +314,8 @@ async def test_a_near_tie_is_shown_with_its_gap(make_chat: Make, engine: Any) ->
         await take(pilot)
         assert "how near a tie?" in pane_text(screen, 1)
         question = engine.sent[-1]
-        assert isinstance(question, Judge)
-        engine.events.append(Judged(question.id, "race-2", 1, 3, 2, 0.003))
+        assert isinstance(question, MeasureGap)
+        engine.events.append(GapMeasured(question.id, "race-2", 1, 3, 2, 0.003))
         await take(pilot)
         assert "≈ near tie from token 2, gap 0.003" in pane_text(screen, 1)
 

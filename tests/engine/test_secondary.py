@@ -18,14 +18,14 @@ from specchat.engine.messages import (
     Finished,
     Generate,
     Load,
-    LoadBeside,
     Loaded,
-    LoadedBeside,
-    PiecesOf,
+    LoadedSecondary,
+    LoadSecondary,
     PieceTable,
+    ReadPieces,
     Started,
-    UnloadBeside,
     Unloaded,
+    UnloadSecondary,
 )
 
 from ..fakes.engines import ANSWER, BareEngine, recorded, text_of, until
@@ -47,8 +47,8 @@ def load(engine: BareEngine, own: str, **guests: str) -> list[Event]:
     engine.until(1, Loaded)
     events = []
     for id, (key, model) in enumerate(guests.items(), 2):
-        engine.send(LoadBeside(id, key, model))
-        events += engine.until(id, LoadedBeside, Failed)
+        engine.send(LoadSecondary(id, key, model))
+        events += engine.until(id, LoadedSecondary, Failed)
     return events
 
 
@@ -62,10 +62,10 @@ def said(engine: BareEngine, id: int, prompt: str = "hello", **more: str) -> str
 
 def test_lanes_of_two_models_answer_each_with_its_own(engine: BareEngine, models: tuple[str, str]) -> None:
     loaded = load(engine, models[0], guest=models[1])[-1]
-    assert isinstance(loaded, LoadedBeside)
+    assert isinstance(loaded, LoadedSecondary)
     assert (loaded.key, loaded.info["name"]) == ("guest", models[1])
     assert loaded.unavailable["draft"]
-    assert loaded.tokenizer != loaded.own
+    assert loaded.tokenizer != loaded.primary_tokenizer
     engine.send(Generate(10, lane="race-1", prompt="hello", method="lookup"))
     engine.send(Generate(11, lane="race-2", prompt="hello", method="lookup", model="guest"))
     events: list[Event] = []
@@ -73,7 +73,7 @@ def test_lanes_of_two_models_answer_each_with_its_own(engine: BareEngine, models
         events.append(next(engine.events()))
     assert text_of(events, 10) == ANSWER
     assert text_of(events, 11).startswith("Something else entirely 🙂 Something")
-    engine.send(PiecesOf(12), PiecesOf(13, "guest"), PiecesOf(14, "nobody"))
+    engine.send(ReadPieces(12), ReadPieces(13, "guest"), ReadPieces(14, "nobody"))
     tables = [engine.until(id, PieceTable)[-1] for id in (12, 13, 14)]
     assert [len(table.pieces) > 0 for table in tables if isinstance(table, PieceTable)] == [True, True, False]
     assert tables[0].pieces != tables[1].pieces  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def test_the_chats_cache_survives_a_race(engine: BareEngine, models: tuple[str, 
     text = text_of(engine.until(10, Finished), 10)
     engine.send(Generate(11, lane="race-1", messages=chat, model="guest"))
     engine.until(11, Finished)
-    engine.send(CloseLane("race-1"), UnloadBeside())
+    engine.send(CloseLane("race-1"), UnloadSecondary())
     chat += [{"role": "assistant", "content": text}, {"role": "user", "content": "short"}]
     engine.send(Generate(12, messages=chat))
     events = engine.until(12, Finished)
@@ -105,7 +105,7 @@ def test_freeing_a_model_ends_its_answers_alone(engine: BareEngine, models: tupl
     for id, key in ((10, ""), (11, "guest"), (12, "other")):
         engine.send(Generate(id, lane=f"race-{id}", prompt="long", model=key))
     begun = engine.until(12, Started)
-    engine.send(UnloadBeside("guest"))
+    engine.send(UnloadSecondary("guest"))
     reasons: dict[int, str] = {}
     for event in chain(begun, engine.events()):
         if isinstance(event, Finished):
@@ -121,8 +121,8 @@ def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
 ) -> None:
     load(engine, models[0], guest=models[1])
     for id, name in enumerate((str(tmp_path / "none.gguf"), str(tmp_path), "recorded:nowhere.jsonl"), 20):
-        engine.send(LoadBeside(id, f"bad-{id}", name))
-        failed = engine.until(id, Failed, LoadedBeside)[-1]
+        engine.send(LoadSecondary(id, f"bad-{id}", name))
+        failed = engine.until(id, Failed, LoadedSecondary)[-1]
         assert isinstance(failed, Failed)
         assert failed.cause == "user"
         assert "\n" not in failed.sentence
@@ -139,8 +139,8 @@ def test_a_killed_engine_loads_the_chats_model_first_and_then_its_guest(log: Pat
         seen: list[Event] = []
         until(client, seen, lambda seen: any(isinstance(e, Failed) and e.cause == "died" for e in seen))
         id = client.next_id()
-        client.send(LoadBeside(id, "guest", models[1]))
+        client.send(LoadSecondary(id, "guest", models[1]))
         events = list(client.stream(id))
-        assert [type(e) for e in events if isinstance(e, Loaded | LoadedBeside)] == [Loaded, LoadedBeside]
+        assert [type(e) for e in events if isinstance(e, Loaded | LoadedSecondary)] == [Loaded, LoadedSecondary]
         answer = client.generate("hello", model="guest", lane="race-1")
         assert text_of(list(client.stream(answer)), answer).startswith("Something")
