@@ -86,7 +86,6 @@ class EngineClient:
 
     @property
     def log_path(self) -> Path:
-        """The engine's log file."""
         return self._log or log_path()
 
     # Commands
@@ -125,7 +124,6 @@ class EngineClient:
         return command.id
 
     def cancel(self, id: int) -> None:
-        """Send a Cancel for the load or answer `id`."""
         self.send(Cancel(id))
 
     # Events

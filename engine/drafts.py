@@ -28,7 +28,6 @@ OPTION = re.compile(r"--(?=(device|dtype|threads)\b)")
 
 
 def load_options(command: Load) -> LoadOptions:
-    """Return the options of the target's load."""
     return LoadOptions(**{f.name: getattr(command, f.name) for f in fields(LoadOptions)})
 
 

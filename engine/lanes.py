@@ -222,7 +222,6 @@ class Lanes:
             lane.next = 0.0
 
     def grant_passes(self, request: GrantPasses) -> None:
-        """Grant a paused answer some passes."""
         if (lane := self._find(request.id)) is not None and lane.paused:
             lane.due += max(0, request.passes)
 
@@ -272,12 +271,10 @@ class Lanes:
             self.close_lane(name)
 
     def cancel_all(self) -> None:
-        """End every running answer."""
         for lane in tuple(self._running):
             self.cancel(lane.id)
 
     def clear(self) -> None:
-        """Free every lane."""
         for name in tuple(self._lanes):
             self.close_lane(name)
 

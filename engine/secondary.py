@@ -160,7 +160,6 @@ def _llama_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
 
 
 def _torch_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
-    """Return whether transformers uses a GPU, the free bytes on the device, and the device in words."""
     from ..backends.hf.devices import choose_device, free_memory
 
     device = choose_device(options.device)

@@ -320,7 +320,6 @@ class Server:
 
     @property
     def _loaded(self) -> bool:
-        """Whether there is a model, on this machine or on a server."""
         return self._model is not None or self._remote is not None
 
     def _free(self, lanes: Lanes) -> None:

@@ -385,7 +385,6 @@ def _cuts(budgeted: BudgetedSession, layers: int) -> dict[str, Layers]:
 
 
 def _units(layers: int, *, single: bool) -> list[Unit]:
-    """List the units that are left out together: single blocks, or whole layers."""
     if single:
         return [frozenset({(layer, kind)}) for layer in range(layers) for kind in "am"]
     return [frozenset({(layer, "a"), (layer, "m")}) for layer in range(layers)]

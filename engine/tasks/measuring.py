@@ -42,7 +42,6 @@ _open: WeakKeyDictionary[Model, Conversation] = WeakKeyDictionary()
 
 
 def _conversation(job: Job, size: int) -> Conversation:
-    """Return an empty conversation for `size` tokens, or as many as the model takes."""
     model = job.model
     size = min(model.info.context, max(size, SMALLEST))
     conversation = _open.get(model)

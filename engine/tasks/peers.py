@@ -93,7 +93,6 @@ def _once(job: Job, key: str, make: Callable[[], Any]) -> Any:
 
 
 def _network(model: Model) -> Any:
-    """Load a model's weights with transformers, on the same device and in the same type."""
     import torch
     from transformers import AutoModelForCausalLM
 
