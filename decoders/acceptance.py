@@ -59,7 +59,7 @@ class Acceptance:
                 return "lossy"
 
     def __str__(self) -> str:
-        """The rule as text, in the form that `parse` reads."""
+        """Write the rule in the form that `parse` reads."""
         match self.rule:
             case "soft":
                 return f"soft:{self.beta:g}"

@@ -250,7 +250,7 @@ class Generation(Iterator[Step]):
 
     def plain_seconds(self, most: int, seconds: float) -> float:
         """Run plain steps from the end of the text on, undo them, and return the mean of their seconds: at least one step, at
-        most `most`, none begun after `seconds`. 0 if the context is full or the cache cannot be rewound."""
+        most `most`, none starting after `seconds`. 0 if the context is full or the cache cannot be rewound."""
         session = self.conversation.session
         if not self._caps.chain or len(self.tokens) >= session.context:
             return 0.0
@@ -274,11 +274,11 @@ class Generation(Iterator[Step]):
         if matcher is None or self._text.free:
             self._constrained_from = None
             return None
-        begun = self._text.begun
-        if self._constrained_from is None or not begun:
+        started = self._text.answer_started
+        if self._constrained_from is None or not started:
             self._constrained_from = len(self.tokens)
         matcher.follow(self.tokens, self._constrained_from)
-        matcher.before = None if begun else self._text.leads
+        matcher.before = None if started else self._text.leads
         return matcher
 
     def _forced_step(self) -> Step | None:

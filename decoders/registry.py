@@ -43,7 +43,7 @@ in each."""
 
 @cache
 def methods() -> Mapping[str, type[Drafter]]:
-    """Every method by name. Another package that is broken is left out; `broken()` says why."""
+    """Load every method, by name. A method of a broken package is left out; `broken()` says why."""
     drafters = {name: _load_built_in(target) for name, target in BUILT_IN.items()}
     for point in entry_points(group="specchat.drafters"):
         try:

@@ -114,15 +114,15 @@ class TextStream:
         return self._splitter is not None and (self.thinking or self._splitter.half)
 
     @property
-    def begun(self) -> bool:
-        """Whether the first word of the answer is there, so that no thought can come before it."""
+    def answer_started(self) -> bool:
+        """Whether the first word of the answer has come, so that no thought can come before it."""
         splitter = self._splitter
         return splitter is None or splitter.bound or splitter.state not in ("start", "gap") or not self._marks(splitter)
 
     def leads(self, token: int) -> bool:
-        """Whether a token may begin a thought before the first word of the answer, or is a blank line ahead of one."""
+        """Return whether a token may begin a thought before the answer's first word, or is a blank line ahead of one."""
         splitter = self._splitter
-        if splitter is None or self.begun:
+        if splitter is None or self.answer_started:
             return False
         blank = splitter.state == "start" and len(splitter.waiting) < LEAD and self._decode([token]).isspace()
         return token in self._marks(splitter) or blank

@@ -25,8 +25,6 @@ LEVELS = 64
 
 @dataclass(frozen=True, slots=True)
 class BeamParams:
-    """Settings of beam search."""
-
     beams: int = param(4, "Number of texts B to follow side by side; 1 is greedy decoding", low=1, high=64)
     length_penalty: float = param(1.0, "Exponent of the length in a text's score; above 0 favours long texts", low=-8, high=8)
     early_stopping: str = param(
@@ -146,6 +144,7 @@ class Beam(Drafter):
     searches = True
     paper = "Sequence Transduction with Recurrent Neural Networks, Graves 2012, arXiv:1211.3711"
     requires = (needs.Trees(),)
+    note = ""
     Params = BeamParams
     params: BeamParams
 
@@ -160,27 +159,22 @@ class Beam(Drafter):
     def __init__(self, params: BeamParams | None = None) -> None:
         super().__init__(params)
         self._search: Search | None = None
-        self._note = ""
         self.hypotheses: list[tuple[list[int], float]] = []
         """The finished texts of the last search (token ids, score), best first: transformers' `sequences_scores`."""
-
-    @property
-    def note(self) -> str:
-        return self._note
 
     def draft(self, context: Context) -> Tree:
         """Fall back to plain decoding, for callers that do not use `step`."""
         return Tree.root(context.pending)
 
     def horizon(self, session: Session) -> int:
-        """Never read the text again: a search keeps its nodes."""
+        """Return the context: a search never reads the text again, as it keeps its nodes."""
         return session.context
 
     def step(self, context: Context, verify: Callable[[Drafter, Context], Outcome]) -> Outcome:
         search = self._search
         if search is None or search.tokens is not context.tokens or search.session is not context.session:
             search = self._search = self._begin(context)
-        self._note = ""
+        self.note = ""
         self._make_room(search)
         links = [link for link, _ in search.running]
         scores = search.session.evaluate([link.token for link in links], [_parent(link) for link in links])
@@ -241,7 +235,7 @@ class Beam(Drafter):
         beams = self.params.beams
         if len(search.running) > free:
             beams = 1
-            self._note = "The context is nearly full, so the best beam continues alone."
+            self.note = "The context is nearly full, so the best beam continues alone."
         if len(search.running) > beams:
             del search.running[beams:]
             _keep(search, search.tail, ())

@@ -31,8 +31,6 @@ _experience: WeakKeyDictionary[Model, Experience] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class DraftParams:
-    """Settings of a draft model."""
-
     tokens: int = param(
         4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
     )

@@ -27,8 +27,6 @@ from ..tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class EarlyExitParams:
-    """Settings of early exit."""
-
     layers: int = param(0, "The first N layers draft; 0 is half of them", low=0, high=1024)
     skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
     tokens: int = param(

@@ -43,8 +43,6 @@ RATE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class FusionParams:
-    """Settings of fusion."""
-
     nodes: int = param(16, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     floor: float = param(
         -1.0, "Lowest probability of a draft token's path; -1 drafts what pays by the cost of passes", low=-1, high=1

@@ -18,8 +18,6 @@ USUALLY = 0.3
 
 @dataclass(frozen=True, slots=True)
 class JacobiParams:
-    """Settings of Jacobi decoding."""
-
     tokens: int = param(8, "Guesses K in a block", low=1, high=256, length=True)
     slide: bool = param(True, "Refill the block at its end after each pass; off: start a new block when one is done")
     start: str = param(

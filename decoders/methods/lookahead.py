@@ -19,7 +19,7 @@ DEAR = 1.6
 
 @dataclass(frozen=True, slots=True)
 class LookaheadParams:
-    """Settings of lookahead decoding. The paper takes W = G = 15 for 7B models, 10 for 13B and 7 for 33B, all with N = 5."""
+    """The paper takes W = G = 15 for 7B models, 10 for 13B and 7 for 33B, all with N = 5."""
 
     window: int = param(7, "Columns W of the window: how far ahead it looks", low=1, high=64)
     ngram: int = param(5, "Tokens N in an n-gram; the window has N - 1 levels", low=2, high=16, length=True)

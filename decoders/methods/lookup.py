@@ -30,8 +30,6 @@ DEEPEST = 256
 
 @dataclass(frozen=True, slots=True)
 class LookupParams:
-    """Settings of prompt lookup."""
-
     variant: str = param(
         "ours", "ours: many matches merged into one tree; reference: as published", choices=("ours", "reference")
     )

@@ -19,8 +19,6 @@ from ..tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class NgramParams:
-    """Settings of the n-gram model."""
-
     n: int = param(10, "Tokens in an n-gram, including its key", low=2, high=64, length=True)
     key: int = param(3, "How many of the last tokens to look up at most; then fewer, down to one", low=1, high=8)
     completions: int = param(4, "Most completions kept for a key: the latest ones", low=1, high=64)

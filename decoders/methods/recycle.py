@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +28,6 @@ MEMORY = 64
 
 @dataclass(frozen=True, slots=True)
 class RecycleParams:
-    """Settings of token recycling."""
-
     successors: int = param(8, "Successors kept for each token: the target's last top k after it", low=1, high=SUCCESSORS)
     nodes: int = param(32, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     shape: str = param(
@@ -65,9 +62,6 @@ class SuccessorTable(TokenIndex):
         rows.move_to_end(token)
         if len(rows) > self._most:
             rows.popitem(last=False)
-
-    def clear(self) -> None:
-        self.tokens = array("i")
 
     def append(self, token: int) -> None:
         if self.tokens:

@@ -68,7 +68,7 @@ class SuffixAutomaton(TokenIndex):
         self.clear()
 
     def clear(self) -> None:
-        self.tokens = array("i")
+        super().clear()
         self.next: list[dict[int, int]] = [{}]
         """For each state: the token that follows → the state of the sequences with it at their end."""
         self.link = array("i", [-1])

@@ -24,8 +24,6 @@ from ..parts.vocabularies import require_same_tokens
 
 @dataclass(frozen=True, slots=True)
 class TreeParams:
-    """Settings of token trees."""
-
     nodes: int = param(
         20,
         "Most nodes in the tree, including the last token; an expansion has as many as its numbers make",

@@ -43,9 +43,9 @@ class TokenIndex(ABC):
     def append(self, token: int) -> None:
         """Index the next token."""
 
-    @abstractmethod
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget the text."""
+        self.tokens = array("i")
 
     def followed(self, tokens: Sequence[int]) -> bool:
         """Return whether this is the text that was followed last, and has only grown."""
@@ -81,7 +81,7 @@ class NgramIndex(TokenIndex):
         self.clear()
 
     def clear(self) -> None:
-        self.tokens = array("i")
+        super().clear()
         # [ORDERS] of {name of the context's last n - 1 tokens << 32 | token in front of them: its first end}.
         self._first: list[dict[int, int]] = [{} for _ in range(ORDERS)]
         # [len(self) * ORDERS], by an n-gram's end: its end the time before; -1 for none.
@@ -170,7 +170,7 @@ class FirstOccurrences(TokenIndex):
         self.clear()
 
     def clear(self) -> None:
-        self.tokens = array("i")
+        super().clear()
         self._first: list[dict[int, int]] = [{} for _ in range(self.orders)]
         self._names: list[int] = []
 
@@ -244,9 +244,6 @@ class TextNgrams(TokenIndex):
         self.n = n
         self.key = key
         self.most = most
-
-    def clear(self) -> None:
-        self.tokens = array("i")
 
     def append(self, token: int) -> None:
         self.tokens.append(token)

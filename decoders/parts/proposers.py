@@ -39,16 +39,13 @@ class Proposer(ABC):
         """The parent of each node that has been evaluated [n]."""
         self._context: Context | None = None
         self._scores: list[tuple[Scores, int]] = []
+        self.note = ""
+        """The reason why it guesses nothing in this round, if worth saying."""
 
     @property
     def evaluated(self) -> int:
         """Number of this round's nodes evaluated so far."""
         return len(self._path)
-
-    @property
-    def note(self) -> str:
-        """The reason why it guesses nothing in this round, if worth saying."""
-        return ""
 
     @property
     def branches(self) -> int | None:
@@ -230,11 +227,6 @@ class DraftModelProposer(Proposer):
         self._known = 0
         self._later = 0
         """Number of tokens by which the target's text is longer."""
-        self._note = ""
-
-    @property
-    def note(self) -> str:
-        return self._note
 
     @property
     def branches(self) -> int | None:
@@ -279,12 +271,12 @@ class DraftModelProposer(Proposer):
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
         session, tokens = self.session, self._read(context)
-        self._note = ""
+        self.note = ""
         self._ids = []
         self._before = 0
         session.commit(())
         if not self.readable([context.pending]):
-            self._note = (
+            self.note = (
                 f"The draft model {self.model.info.name} does not have the last token, so it drafts nothing right behind it."
             )
             return None
@@ -294,7 +286,7 @@ class DraftModelProposer(Proposer):
             self._text = context.tokens
         missing = tokens[session.length : -1]
         if session.length + len(missing) + 1 + len(line) > session.context:
-            self._note = shorter(self.model, session.context)
+            self.note = shorter(self.model, session.context)
             return None
         if len(missing) > BEHIND:
             session.prefill(missing)

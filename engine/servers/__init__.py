@@ -1,1 +1,1 @@
-"""Answers of models that run on a server, beside the lanes of those that run here."""
+"""Answers of models that run on a server."""

@@ -1,1 +1,1 @@
-"""Long work that the engine does beside answering."""
+"""Measurements and other long work of the engine."""

@@ -50,8 +50,6 @@ PAUSES = 4, 32
 
 @dataclass(frozen=True, slots=True)
 class AutoParams:
-    """Settings of auto."""
-
     nodes: int = param(24, "Most nodes in a tree, including the last token", low=1, high=256, length=True)
     rivals: bool = param(True, "Also try the draft model or trained head, and early exit, if available")
 

@@ -23,8 +23,6 @@ from ...tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class DFlashParams:
-    """Settings of DFlash."""
-
     nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     depth: int = param(16, "Most positions of a block that are drafted", low=1, high=64)
     width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)

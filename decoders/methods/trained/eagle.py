@@ -40,8 +40,6 @@ _experience: WeakKeyDictionary[Head, Experience] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class EagleParams:
-    """Settings of EAGLE's trees. A `width` of 1 drafts a chain."""
-
     nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     depth: int = param(16, "Most draft tokens on a path", low=1, high=32)
     width: int = param(4, "Successors of each expanded node; 1 for a chain", low=1, high=16)

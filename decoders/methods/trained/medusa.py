@@ -18,8 +18,6 @@ from ...tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class MedusaParams:
-    """Settings of Medusa."""
-
     nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
     floor: float = param(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)

@@ -17,8 +17,6 @@ from .eagle import Eagle, EagleParams
 
 @dataclass(frozen=True, slots=True)
 class MtpParams(EagleParams):
-    """Settings of MTP's trees. A `width` of 1 drafts a chain."""
-
     nodes: int = param(12, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     depth: int = param(3, "Most draft tokens on a path", low=1, high=32)
     width: int = param(3, "Successors of each expanded node; 1 for a chain", low=1, high=16)

@@ -17,8 +17,6 @@ from ...tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class PardParams:
-    """Settings of PARD."""
-
     tokens: int = param(8, "Positions K that a pass of the draft model predicts", low=1, high=32)
     nodes: int = param(16, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
