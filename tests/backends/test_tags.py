@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from specchat.backends.codec import Codec
@@ -215,6 +216,21 @@ def test_what_a_grammar_forces_is_cut_as_text(codec: Codec) -> None:
         assert not protected & set(ids)
         for name in HTML:
             assert ids.count(IDS[name]) == text.count(name), text
+
+
+def test_what_may_follow_is_what_the_mask_allows(codec: Codec) -> None:
+    """A forced text may be cut in one way only, though the grammar takes its bytes in any."""
+    codec.ends = codec.ends or (END,)
+    rng = Random(7)
+    for asked in (grammar('start: "Hi a b <table>"'), regex("(<td>|Hi|H)[a-z ]{1,3}(</td>| b)"), regex("1.5|1.6")):
+        matcher = Matcher(codec.grammar_tokenizer(), asked)
+        line: list[int] = []
+        while not {*line} & {*matcher.ends}:
+            bits = np.unpackbits(matcher.mask(line).view(np.uint8), bitorder="little")[:VOCAB]
+            allowed = [*map(int, bits.nonzero()[0])]
+            assert [token for token in range(VOCAB) if matcher.may_follow(line, token)] == allowed
+            assert [t for t in range(VOCAB) if matcher.allows([*line, t])] == [t for t in allowed if t not in matcher.ends]
+            line.append(rng.choice(allowed))
 
 
 def test_a_tag_may_be_chosen_under_a_grammar(codec: Codec) -> None:
