@@ -50,7 +50,8 @@ SCHEMA = (
         ways TEXT NOT NULL DEFAULT '[[], []]',  -- JSON: ids on the screen; of each fork (id before it, number shown, ids)
         about TEXT NOT NULL  -- JSON: model, settings, load, system, specchat (the version)
     )""",
-    "CREATE INDEX chats_by_turn ON chats (turn DESC, id DESC) WHERE deleted_at IS NULL",
+    # For the list, their number and the next turn alike.
+    "CREATE INDEX chats_by_turn ON chats (turn DESC, id DESC, deleted_at)",
     """CREATE TABLE entries (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,

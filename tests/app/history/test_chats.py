@@ -15,7 +15,7 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import AFTER, BEFORE, Chats
 from specchat.app.history.recorder import Recorder
-from specchat.app.history.schema import stored
+from specchat.app.history.schema import NEXT_TURN, stored
 from specchat.app.history.store import Store, purge
 from specchat.app.history.writing import TITLE_CELLS, ChatTrack, catch_up, snapshot, write
 from specchat.engine.messages import StepRecord
@@ -88,6 +88,16 @@ def test_chats_are_listed_by_their_last_change(chats: Chats, dialogue: Dialogue)
     assert chats.latest().id == ids[-1]
     chats.store.db.execute("UPDATE chats SET changed = changed + 1e9 WHERE id = ?", (ids[2],))  # by a clock that was ahead
     assert chats.latest().id == ids[-1]
+
+
+@pytest.mark.parametrize(
+    "query", [f"SELECT {NEXT_TURN}", "SELECT title FROM chats WHERE deleted_at IS NULL ORDER BY turn DESC, id DESC LIMIT 9"]
+)
+def test_neither_the_list_nor_a_write_goes_through_every_chat(chats: Chats, query: str) -> None:
+    plan = " ".join(step for *_, step in chats.store.db.execute(f"EXPLAIN QUERY PLAN {query}"))
+    assert "chats_by_turn" in plan
+    assert "SCAN chats USING COVERING" not in plan
+    assert "B-TREE" not in plan
 
 
 @pytest.mark.parametrize(
