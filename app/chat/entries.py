@@ -270,8 +270,8 @@ class Figures:
 
     @property
     def tokens_per_second(self) -> float:
-        """Speed over the whole answer, prefill left out."""
-        return self.tokens / self.decode_seconds if self.decode_seconds > 0 else 0.0
+        """Speed over the whole answer, prefill left out; 0 where it is not known, or its passes were slowed down."""
+        return self.tokens / self.decode_seconds if self.decode_seconds > 0 and not self.rested else 0.0
 
     @property
     def recent_tokens_per_second(self) -> float:

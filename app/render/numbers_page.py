@@ -127,7 +127,7 @@ def _first_token(answer: Answer) -> list[tuple[str, str]]:
 def _speed(answer: Answer, totals: Totals, cells: int) -> list[StyledLine]:
     figures = [
         (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
-        (rate(answer.figures.tokens_per_second), "tokens/s"),
+        *([(rate(speed), "tokens/s")] if (speed := answer.figures.tokens_per_second) else []),
         (f"{totals.tokens:,}", "tokens"),
     ]
     if totals.grammar:
@@ -144,7 +144,7 @@ def _by_method(answer: Answer, plain: float) -> list[StyledLine]:
             "a pass": f"{totals.tokens_per_step:.2f}",
             "α": f"{totals.alpha:.2f}" if totals.drafted else "–",
             **({"× plain": f"{totals.speedup(plain):.2f}"} if plain else {}),
-            "tokens/s": rate(totals.tokens_per_second),
+            **({} if answer.figures.rested else {"tokens/s": rate(totals.tokens_per_second)}),
         }
         for name, totals in answer.by_method.items()
     }

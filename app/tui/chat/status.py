@@ -57,7 +57,7 @@ class StatusLine(Widget):
 
     def hint(self, content: Content | None) -> None:
         """Show this; None takes it away."""
-        if content != self._hint:
+        if content is not self._hint:  # two are equal where their styles alone differ
             self._hint = content
             self.refresh()
 

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from specchat.app.chat.compare import table
 from specchat.app.chat.dialogue import Dialogue
-from specchat.engine.messages import Generate, Pace, Pause, Paused, RecordProbabilities, ScoreStep, Steps, StepScores, Switched
+from specchat.app.render.numbers_page import Curve, numbers_lines
+from specchat.app.render.verdict import verdict_text
+from specchat.engine.messages import (
+    Finished,
+    Generate,
+    Pace,
+    Pause,
+    Paused,
+    RecordProbabilities,
+    ScoreStep,
+    Steps,
+    StepScores,
+    Switched,
+)
 
 from ...fakes.pilots import Make, chatting, command, settle, status, toasts
 from ...fakes.pilots import ask as asked
@@ -94,13 +108,24 @@ async def test_pace_key(make_chat: Make, engine: Any, make_steps: Make) -> None:
         id = await asked(pilot, engine, "Hello", make_steps()[:4], finish=False)
         await pilot.press("f10", "f10")
         assert engine.sent[-2:] == [Pace(id, 10), Pace(id, 4)]
+        line = app.chat_screen.query_one("#status").render()
+        bold = {str(line)[span.start : span.end].strip() for span in line.spans if span.style == "bold $foreground"}
+        assert "4" in bold, "the one in force"
+        assert "10" not in bold
         app.chat_screen.query_one("#status").hint(None)
         assert "4 passes a second" in status(app)
         assert "ctrl+n switches the method now" in status(app)
         assert "tokens/s" not in status(app)
         assert "F10 pace" in bar(app)
-        engine.finish()
+        engine.events = [Finished(id, "eos", "", 0.1, 0.5, rested=True)]
         await settle(app, pilot)
+        answer = app.dialogue.transcript.answers()[-1]
+        page = numbers_lines(answer, "lookup", Curve(), 60)
+        (row,) = [row for row in table([answer], answer, 80) if "lookup" in row[0].text]
+        for told in (verdict_text(answer), str(page), str(row)):
+            assert "a pass" in told or told == str(row)
+            assert "tokens/s" not in told, "a pass after a rest tells no speed"
+            assert "×" not in told
         await asked(pilot, engine, "Once more", make_steps()[:4])
         assert engine.asked.pace == 4
         await command(pilot, "/pace 21")
