@@ -3,11 +3,11 @@ have made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...engine.catalog import Totals
 from ...errors import counted
-from ..chat.answer_json import DOUBLE, WHAT_IF_LENGTHS
+from ..chat.answer_json import WHAT_IF_LENGTHS
 from ..chat.entries import Answer
 from ..chat.methods import hits, method_named
 from ..text.amounts import milliseconds, rate
@@ -18,9 +18,6 @@ from ..theming.colouring import bar_name
 
 RATES = (0.5, 0.6, 0.7, 0.8, 0.9)
 """α of the table of draft lengths."""
-
-RATIOS = (0.0, 0.05, 0.1, 0.2, 0.5)
-"""l_d / l_t of the table of drafters: none at all (text, n-grams), then draft models of a twentieth of the target's time …"""
 
 BINS = 6
 """Positions in a draft whose acceptance is told."""
@@ -66,7 +63,6 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         _acceptance(part, method, cells),
         _time(part, cells),
         _lengths(part, plain, cells),
-        _drafters(part, plain, cells),
     ]
     if several:
         passes = counted(part.steps, "pass", "passes")
@@ -241,43 +237,16 @@ def _lengths(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
     """The speedup of chains of K draft tokens, each accepted with probability α."""
     if not totals.drafted or not plain:
         return []
-    rate = totals.alpha
-    best, gain = totals.best_length(rate, plain)
-    table = [[totals.what_if(k, a, plain) for a in (*RATES, rate)] for k in WHAT_IF_LENGTHS]
-    end = f"K = {best} would be best here, {gain:.2f}×." if best else "no length would gain here."
-    costs = f"A draft token takes {milliseconds(totals.draft_token_seconds)} ms, a plain pass {milliseconds(plain)} ms"
-    return [
-        heading("If each draft were K tokens long", "× plain", cells),
-        *_grid("K\\α ", [f"{a:.1f}" for a in RATES], f"{rate:.2f}", table, cells),
-        *paragraph(f"{costs}: {end}", cells, "$quiet"),
-    ]
-
-
-def _drafters(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
-    """The speedup of chains of K draft tokens at this answer's α, if a draft token took another share of a plain pass."""
-    if not totals.drafted or not plain:
-        return []
-    rate, ratio = totals.alpha, totals.draft_token_seconds / plain
-    table = [[totals.what_if(k, rate, plain, each) for each in (*RATIOS, ratio)] for k in WHAT_IF_LENGTHS]
-    found = totals.ratio_for(DOUBLE, rate, plain)
-    if found is None:
-        end = f"At this α, not even free drafts would make it {DOUBLE:.0f}×."
-    else:
-        most, length = found
-        end = f"{DOUBLE:.0f}× takes a draft token of at most {most:.2g} plain passes (K = {length}); here it took {ratio:.2f}."
-    return [
-        heading("If a draft token took d plain passes", "× plain", cells),
-        *_grid("K\\d ", [f"{each:.2g}" for each in RATIOS], f"{ratio:.2f}", table, cells),
-        *paragraph(end, cells, "$quiet"),
-    ]
-
-
-def _grid(corner: str, known: Sequence[str], own: str, table: Sequence[Sequence[float]], cells: int) -> list[StyledLine]:
-    """Speedups by draft length, the last column the answer's own, with its best row marked."""
-    size = max(5, min(7, (cells - 4) // (len(known) + 1)))
+    own = totals.alpha
+    best, gain = totals.best_length(own, plain)
+    table = [[totals.what_if(k, a, plain) for a in (*RATES, own)] for k in WHAT_IF_LENGTHS]
     most = max(row[-1] for row in table)
-    head = "".join(f"{title:>{size}}" for title in known)
-    out = [line((corner, "$quiet"), (head, "$quiet"), (f"{own:>{size}}", "bold $accent"))]
+    size = max(5, min(7, (cells - 4) // (len(RATES) + 1)))
+    head = "".join(f"{rate:>{size}.1f}" for rate in RATES)
+    out = [
+        heading("If each draft were K tokens long", "× plain", cells),
+        line(("K\\α ", "$quiet"), (head, "$quiet"), (f"{own:>{size}.2f}", "bold $accent")),
+    ]
     for k, row in zip(WHAT_IF_LENGTHS, table, strict=True):
         marked = row[-1] == most > 1
         parts: list[tuple[str, str]] = [(f"{k:>4}", "bold $accent" if marked else "$quiet")]
@@ -285,7 +254,9 @@ def _grid(corner: str, known: Sequence[str], own: str, table: Sequence[Sequence[
             parts += [(" " * (size - 4), ""), (f"{value:4.2f}"[:4], _gain(value))]
         parts += [(" " * (size - 4), ""), (f"{row[-1]:4.2f}"[:4], f"{'bold reverse ' if marked else ''}{_gain(row[-1])}")]
         out.append(tuple(parts))
-    return out
+    end = f"K = {best} would be best here, {gain:.2f}×." if best else "no length would gain here."
+    costs = f"A draft token takes {milliseconds(totals.draft_token_seconds)} ms, a plain pass {milliseconds(plain)} ms"
+    return [*out, *paragraph(f"{costs}: {end}", cells, "$quiet")]
 
 
 def _gain(value: float) -> str:

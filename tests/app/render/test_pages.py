@@ -198,7 +198,7 @@ def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, cert
     answer.figures.certainty = certainty
     page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
     told = figures_read(lambda: answer_json(answer), ("answer_json.py",))
-    assert {"alpha", "what_if", "ratio_for"} <= page or certainty
+    assert {"alpha", "what_if"} <= page or certainty
     # The method tells whether tokens were found earlier, only servers cause doubt, and `run` has no pace.
     missing = page - told - {"earlier", "doubt", "rested"}
     assert not missing, f"missing in the JSON: {sorted(missing)}"
