@@ -124,8 +124,10 @@ def diagnose(
     if answer.figures.contended:
         cause = Cause("busy", 0.0, "Other programs took the processor meanwhile, so its speed is not known.")
         return Diagnosis(0.0, (cause,), Change(HINTS["busy"]), part)
-    load = dict(info.get("pass_seconds") or ())
-    case = _Case(answer, totals, method, info, load, answer.figures.plain_seconds or float(load.get(1, 0.0)))
+    at_load = (
+        0.0 if answer.figures.rested else dict(info.get("pass_seconds") or ()).get(1, 0.0)
+    )  # slowed passes compare with none
+    case = _Case(answer, totals, method, info, answer.figures.plain_seconds or float(at_load))
     causes = sorted(filter(None, case.causes()), key=lambda cause: -cause.gain)
     change = case.change(causes, tried)
     return Diagnosis(case.speedup, tuple(causes), change, part, *case.sum)
@@ -178,8 +180,6 @@ class _Case:
     totals: Totals
     method: Method
     info: Mapping[str, Any]
-    load: Mapping[int, float]
-    """Seconds of passes by their nodes, when the model was loaded."""
     plain: float
 
     @property

@@ -21,6 +21,7 @@ FORMAT = "specchat chat"
 VERSION = 1
 
 _FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted", "prefill_seconds", "decode_seconds")
+_RARE = ("plain_seconds", "rested", "contended", "certainty", "doubt")
 NO_ID = -1
 """What stands in place of the id of a token that a server did not send."""
 _OWN = {
@@ -106,7 +107,7 @@ def run_json(answer: Answer, index: int, seen: set[int]) -> str:
 
 def figures_body(figures: Figures) -> dict[str, Any]:
     body = {name: getattr(figures, name) for name in _FIGURES}
-    more = {name: value for name in ("plain_seconds", "rested", "certainty", "doubt") if (value := getattr(figures, name))}
+    more = {name: value for name in _RARE if (value := getattr(figures, name))}
     return body | more | ({} if figures.valid is None else {"valid": figures.valid})
 
 
@@ -210,7 +211,7 @@ def read_answer(entry: Table) -> Answer:
     for name in _FIGURES:
         setattr(answer.figures, name, figures.number(name) if name.endswith("seconds") else figures.count(name))
     answer.figures.plain_seconds = figures.number("plain_seconds", 0.0)
-    answer.figures.rested = figures.data.get("rested") is True
+    answer.figures.rested, answer.figures.contended = (figures.data.get(name) is True for name in ("rested", "contended"))
     answer.figures.certainty = one_line(figures.text("certainty", ""))
     answer.figures.doubt = one_line(figures.text("doubt", ""))
     answer.figures.valid = valid if isinstance(valid := figures.data.get("valid"), bool) else None

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Answer
+from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.chat.transcript import Transcript
 from specchat.app.chat.why import blame, diagnose
 from specchat.app.render.why_page import why_text
+from specchat.app.saved.capture import SavedChat
+from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.engine.messages import Finished, Started, StepRecord
 
 PLAIN = 0.010
@@ -64,7 +67,7 @@ class Situation:
             nodes = drafted * width + 1
             # Depth by depth, each node below the first one of the depth above.
             below = (max(0, depth * width + 1 - width) for depth in range(drafted) for _ in range(width))
-            path = [depth * width + 1 for depth in range(accepted)]
+            path = [0, *(depth * width + 1 for depth in range(accepted))] if drafted else []
             yield nodes, nodes - 1, accepted, accepted * width + 1 if tie else -1, [-1, *below] if drafted else [], path
 
     def answer(self, seed: int) -> Answer:
@@ -191,6 +194,19 @@ def test_only_an_answer_slower_than_plain_is_blamed_on_something() -> None:
     assert blame(slow, info) == diagnose(slow, info).causes[0].said
     assert blame(fast, info) == ""
     assert blame(Situation(passes=3, rates=lambda position: 0.0, node=0.45).answer(0), info) == ""
+
+
+@pytest.mark.parametrize("why", ["contended", "rested"])
+def test_a_speed_that_was_not_measured_is_compared_with_nothing(why: str, tmp_path: Path) -> None:
+    """Nor once the chat is opened again: what plain passes took at load is no measure of these."""
+    answer = Situation(rates=lambda position: 0.15).answer(0)
+    answer.figures.plain_seconds = 0.0
+    setattr(answer.figures, why, True)
+    file = tmp_path / "chat.json"
+    file.write_text("".join(chat_json(SavedChat(Transcript([Prompt("Hello"), answer])))))
+    for each in (answer, read_chat(file).transcript.answers()[0]):
+        found = diagnose(each, {"pass_seconds": [(1, PLAIN), (4, 2 * PLAIN)]})
+        assert (found.speedup, found.causes[0].name) == (0.0, "busy" if why == "contended" else "drafter")
 
 
 def test_the_sum_of_the_speed_is_shown() -> None:
