@@ -15,6 +15,7 @@ from statistics import median, quantiles
 from typing import Any, Literal, NamedTuple
 
 from ...engine.catalog import Totals
+from ...engine.messages import StepRecord
 from ...errors import counted
 from .entries import TELLING_STEPS, Answer
 from .methods import Method, length_of, method_named, right_or_accepted
@@ -145,31 +146,30 @@ AUTO = "Let auto choose the method: it guesses only where that pays."
 
 
 class _Passes(NamedTuple):
-    """The passes of a method that had a draft, the last LOOKED_AT of an answer."""
+    """The passes of a method that had a draft."""
 
     drafting: int
     held: int
     """Those whose tree held the right token after the last one."""
     full: int
-    """Those in which a whole path was accepted of a tree as deep as any of these: its limit ended it."""
+    """Those in which a whole path was accepted of a tree as deep as it may be: its limit ended it."""
     ties: int
     """Those whose path the guard ended at a near tie although the tree held the model's choice: another pass decided."""
 
-
-def _passes(answer: Answer, method: str, limit: int) -> _Passes:
-    """Look into them; `limit` is the depth that a tree may have, 0 for that of the deepest."""
-    log, found = answer.log, list[tuple[bool, int, int, bool]]()
-    for step in map(log.record, range(max(0, len(log) - LOOKED_AT), len(log))):
-        if step.method == method and step.nodes and step.drafted:
+    @classmethod
+    def of(cls, steps: Sequence[StepRecord], limit: int) -> _Passes:
+        """Look into them; `limit` is how deep a tree may be, 0 for as deep as the deepest."""
+        found = list[tuple[bool, int, int, bool]]()
+        for step in filter(lambda step: step.drafted, steps):
             last, depths = step.path[-1] if step.path else 0, [0]
             for parent in step.tree_parents[1:]:
                 depths.append(depths[parent] + 1)
             nodes = zip(step.tree_tokens, step.tree_parents, strict=True)
             tie = any(parent == last and token == step.tokens[-1] for token, parent in nodes)
             found.append((step.accepted > 0 or tie, max(depths) if step.tree_parents else step.drafted, step.accepted, tie))
-    limit = limit or max((depth for _, depth, _, _ in found), default=0)
-    full = sum(accepted >= depth >= limit for _, depth, accepted, _ in found)
-    return _Passes(len(found), sum(held for held, *_ in found), full, sum(tie for *_, tie in found))
+        limit = limit or max((depth for _, depth, _, _ in found), default=0)
+        full = sum(accepted >= depth >= limit for _, depth, accepted, _ in found)
+        return cls(len(found), sum(held for held, *_ in found), full, sum(tie for *_, tie in found))
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,15 @@ class _Case:
         return (totals.timed_tokens / totals.timed if totals.timed else 0.0), cost
 
     @cached_property
+    def steps(self) -> list[StepRecord]:
+        """The method's passes among the last LOOKED_AT of the answer."""
+        log = self.answer.log
+        records = map(log.record, range(max(0, len(log) - LOOKED_AT), len(log)))
+        return [step for step in records if step.nodes and step.method == self.method.name]
+
+    @cached_property
     def passes(self) -> _Passes:
-        return _passes(self.answer, self.method.name, self.deepest[0])
+        return _Passes.of(self.steps, self.deepest[0])
 
     @property
     def deepest(self) -> tuple[int, int]:
@@ -243,9 +250,8 @@ class _Case:
     def _busy(self) -> Cause | None:
         """Whether passes of one size took very different times."""
         by_size: dict[int, list[float]] = {}
-        log = self.answer.log
-        for step in map(log.record, range(max(0, len(log) - LOOKED_AT), len(log))):
-            if step.nodes and not step.prefilled and step.method == self.method.name:
+        for step in self.steps:
+            if not step.prefilled:
                 by_size.setdefault(step.nodes, []).append(step.forward_seconds)
         usual = [(sum(each), quantiles(each, n=4)[0] * len(each)) for each in by_size.values() if len(each) >= FEW_PASSES]
         gain = sum(all_of for all_of, _ in usual) / low if (low := sum(low for _, low in usual)) else 1.0
@@ -326,7 +332,7 @@ class _Case:
 
     def _ties(self) -> Cause | None:
         """What near ties cost, each of which ended a path: another pass decided it."""
-        ties, steps = self.passes.ties, min(self.totals.steps, LOOKED_AT)
+        ties, steps = self.passes.ties, len(self.steps)
         said = f"In {ties:,} of {counted(steps, 'pass', 'passes')} the draft was right, but a near tie took another pass."
         return Cause("near ties", steps / (steps - ties), said) if 0 < ties < steps else None
 
