@@ -17,7 +17,7 @@ BENCH_STYLE = (
     RACE_STYLE
     + """
 h1 { font-size: 17px; margin: 1.6rem 0 .4rem; }
-h2 { font-size: 15px; margin: 1.6rem 0 0; color: $primary; }
+h2 { font-size: 15px; margin: .8rem 0 0; color: $primary; grid-column: 1 / -1; }
 .race { grid-template-columns: max-content minmax(8ch, 1fr) repeat(3, max-content); margin: .5rem 0; }
 .track { position: relative; }
 .plain { position: absolute; top: -.2rem; bottom: -.2rem; border-left: 1px dashed $foreground; }
@@ -62,10 +62,11 @@ def bench_html(
     measured = [row for row in report["results"] if row["speedup"] is not None]
     end = REACH * max((row["speedup"] for row in measured), default=1.0)
     order = list(dict.fromkeys(row["category"] for row in measured))
+    yield '<div class="race">\n'
     for category, lines in groupby(sorted(measured, key=lambda row: order.index(row["category"])), itemgetter("category")):
-        yield f'<h2>{text(category)}</h2>\n<div class="race">\n'
+        yield f"<h2>{text(category)}</h2>\n"
         yield from (_bar(row, end, look) for row in lines)
-        yield "</div>\n"
+    yield "</div>\n"
     yield f'<p class="about">{CHART}</p>\n' if measured else ""
     yield '<div class="wide"><table>\n<tr>' + "".join(f"<th>{text(title)}</th>" for title in titles) + "</tr>\n"
     for i, row in enumerate(rows):
