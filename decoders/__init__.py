@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..backends.info import Label
     from .acceptance import Acceptance
-    from .base import Context, Drafter, NoParams, Outcome, Verified, describe_params, param, parse_params
+    from .base import Context, Drafter, NoParams, StepOutcome, Verified, describe_params, param, parse_params
     from .conversation import Conversation, encode_prompt
     from .loop import Generation, Step, generate
     from .registry import describe
@@ -26,8 +26,8 @@ __all__ = [
     "Generation",
     "Label",
     "NoParams",
-    "Outcome",
     "Step",
+    "StepOutcome",
     "Stops",
     "TextStream",
     "Tree",

@@ -81,7 +81,7 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """The tokens, tree and counts that a step produced. Fields with the name of a `StepRecord` field are the same."""
 
     tokens: Sequence[int]
@@ -98,7 +98,7 @@ class Outcome:
     probs: tuple[float, ...] = ()
     grammar: int = 0
 
-    def first(self, count: int) -> Outcome:
+    def first(self, count: int) -> StepOutcome:
         """Cut to the first `count` tokens. Nodes below them count as neither drafted nor accepted, as none past an EOS do."""
         if count >= len(self.tokens):
             return self
@@ -264,7 +264,7 @@ class Drafter(Configured, ABC):
         """
         return {}
 
-    def step(self, context: Context, verify: Callable[[Drafter, Context], Outcome]) -> Outcome:
+    def step(self, context: Context, verify: Callable[[Drafter, Context], StepOutcome]) -> StepOutcome:
         """Run one pass: `verify` the draft. A method that does not draft and verify (beam search) runs another kind of pass,
         and may keep nodes alive in the session until the next one."""
         return verify(self, context)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..backends.base import BLOCK, PREFILL_CHUNK, Message, Model, Sampling, chunk_of
 from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance
-from .base import Context, Drafter, Outcome
+from .base import Context, Drafter, StepOutcome
 from .conversation import Conversation, encode_prompt
 from .detokenize import RUN
 from .stats import Totals
@@ -290,7 +290,7 @@ class Generation(Iterator[Step]):
         done = not tokens and not matcher.ends and matcher.stopped
         if not tokens and not done:
             return None
-        outcome = Outcome(tokens, Tree.root(self.tokens[-1]), (0,), grammar=len(tokens), done=done)
+        outcome = StepOutcome(tokens, Tree.root(self.tokens[-1]), (0,), grammar=len(tokens), done=done)
         return self._append(self.drafter, outcome, StepClock(self.conversation.session, self.recorder))
 
     def _leave(self) -> None:
@@ -304,7 +304,7 @@ class Generation(Iterator[Step]):
             return None
         drafter, tokens = self._settled
         self._settled = None
-        outcome = Outcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
+        outcome = StepOutcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
         step = self._append(drafter, outcome, StepClock(self.conversation.session, self.recorder))
         self._ending = False
         return step
@@ -345,7 +345,7 @@ class Generation(Iterator[Step]):
             matcher=self._constraint(),
         )
 
-    def _append(self, drafter: Drafter, outcome: Outcome, clock: StepClock) -> Step:
+    def _append(self, drafter: Drafter, outcome: StepOutcome, clock: StepClock) -> Step:
         note = self._next_note
         self._next_note = ""
         new = self._cut(list(outcome.tokens), done=outcome.done)

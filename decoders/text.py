@@ -50,17 +50,17 @@ class Stops:
             final: the text will not grow any more.
 
         Returns:
-            where the earliest stop starts, None if there is none or an earlier one may yet come;
-            where the first possible start of a stop is: the text before it is safe to show.
+            index of the earliest stop, None if there is none or an earlier one may yet come;
+            index of the first possible stop: the text before it is safe to show.
         """
         earliest = min((at for string in self._strings if (at := text.find(string)) >= 0), default=len(text))
-        begun = len(text) if final else min(self._begun(text), default=len(text))
-        if earliest < len(text) and earliest <= begun:
+        partial = len(text) if final else min(self._partial_matches(text), default=len(text))
+        if earliest < len(text) and earliest <= partial:
             return earliest, earliest
-        return None, begun
+        return None, partial
 
-    def _begun(self, text: str) -> Iterator[int]:
-        """Where the text's end may be the beginning of each string."""
+    def _partial_matches(self, text: str) -> Iterator[int]:
+        """Yield the indices from which on the text's end may be the beginning of a string."""
         for string in self._strings:
             sizes = range(min(len(string) - 1, len(text)), 0, -1)
             yield from (len(text) - size for size in sizes if text.endswith(string[:size]))

@@ -31,7 +31,7 @@ def load_options(command: Load) -> LoadOptions:
     return LoadOptions(**{f.name: getattr(command, f.name) for f in fields(LoadOptions)})
 
 
-class Drafts:
+class Drafters:
     """The draft models and the trained drafter of one load, for all its lanes.
 
     Those that the load names are located before the target is loaded, so that a wrong name costs nothing, and loaded after it.
@@ -241,7 +241,7 @@ class Drafts:
         self._built_in = ""
 
 
-def open_conversation(model: Model, drafts: Drafts | None, context: int | None = None) -> Conversation:
+def open_conversation(model: Model, drafts: Drafters | None, context: int | None = None) -> Conversation:
     """Open an empty conversation with a target and its drafters, of at most `context` tokens.
 
     Raises:
@@ -251,7 +251,7 @@ def open_conversation(model: Model, drafts: Drafts | None, context: int | None =
     return Conversation(model, draft_model=drafts.get if drafts else None, head=head, context=context)
 
 
-def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
+def refusals(model: Model, drafts: Drafters | None) -> dict[str, str]:
     """List the methods that a target cannot run, each with the reason."""
     reasons = {
         name: registry.unavailable(

@@ -22,7 +22,7 @@ OUT_OF_MEMORY = (
 
 
 LAST_WORDS = re.compile(r"^(?:.*\.(?:c|cc|cpp|cu|h|m):\d+: |terminate called .*\n *what\(\): +)(.+)$", re.MULTILINE)
-"""How ggml and C++ end a process."""
+"""The last output of ggml and C++ before they end the process."""
 
 
 def failure(id: int, error: BaseException, loading: str = "") -> Failed:
@@ -90,15 +90,15 @@ def ending(code: int, ready: bool, log: Path, loading: str = "") -> str:
 
 
 def _last_words(log: Path) -> str:
-    """What a native library said as it ended the process; the place in its source is left out."""
+    """Read a native library's message from when it ended the process, without the place in its source."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 65_536))
-            said = file.read().decode("utf-8", "replace")
+            text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    found = LAST_WORDS.findall(said.rpartition("Fatal Python error")[0][-2000:])
-    return found[-1][:200].rstrip(".") if found else ""
+    messages = LAST_WORDS.findall(text.rpartition("Fatal Python error")[0][-2000:])
+    return messages[-1][:200].rstrip(".") if messages else ""
 
 
 def _name(number: int) -> str:

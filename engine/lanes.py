@@ -18,7 +18,7 @@ from ..decoders.loop import Generation
 from ..decoders.text import Stops
 from ..decoders.tree import Tree
 from ..errors import UserError, counted
-from .drafts import Drafts, open_conversation
+from .drafts import Drafters, open_conversation
 from .failures import failure
 from .messages import (
     Event,
@@ -64,7 +64,7 @@ Post = Callable[[Event], None]
 class Lane:
     """One conversation's KV cache and drafters, and the answer that runs in it."""
 
-    def __init__(self, name: str, model: Model, drafts: Drafts | None = None) -> None:
+    def __init__(self, name: str, model: Model, drafts: Drafters | None = None) -> None:
         self.name = name
         self.conversation = open_conversation(model, drafts)
         self.id = 0
@@ -138,7 +138,7 @@ class Lanes:
         self,
         model: Model | None,
         request: Generate,
-        drafts: Drafts | None = None,
+        drafts: Drafters | None = None,
         cancelled: Callable[[], bool] | None = None,
         past: Past | None = None,
     ) -> None:

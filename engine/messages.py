@@ -92,7 +92,6 @@ class Generate(Command):
     stop_loops: bool = False
     """End the answer if it repeats itself far more than ordinary text does."""
     record_probabilities: bool = False
-    """The state set by RecordProbabilities."""
     pace: float = 0.0
     """The passes a second set by Pace."""
     model: str = ""

@@ -13,7 +13,7 @@ from ..backends.base import Model
 from ..backends.loading import find_model
 from ..backends.options import LoadOptions
 from ..errors import Cancelled, UserError, counted
-from .drafts import Drafts, load_options, refusals
+from .drafts import Drafters, load_options, refusals
 from .failures import failure
 from .messages import Event, Load, LoadedSecondary, Loading, LoadSecondary
 
@@ -31,7 +31,7 @@ class SecondaryModel:
     """A model loaded next to the chat's."""
 
     model: Model
-    drafts: Drafts
+    drafts: Drafters
 
     def close(self) -> None:
         """Free the model; its lanes must be closed."""
@@ -71,7 +71,7 @@ class SecondaryModels:
                 raise Cancelled
             if loader.path is not None:
                 check_room(command.model, loader.path, options, command.lanes)
-            drafts = Drafts(load, progress, cancelled)
+            drafts = Drafters(load, progress, cancelled)
             model = loader()
             drafts.join(model)
             loaded = LoadedSecondary(

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ..backends.base import Model
     from ..backends.servers.address import Address
     from ..backends.servers.model import ServerModel
-    from .drafts import Drafts
+    from .drafts import Drafters
     from .lanes import Lanes
     from .secondary import SecondaryModels
     from .servers.answers import ServerAnswers
@@ -73,7 +73,7 @@ class Server:
         self._cancelled: set[int] = set()
         """Ids whose Cancel has come in but has not been served yet: loads and queued answers read them at once."""
         self._model: Model | None = None
-        self._drafts: Drafts | None = None
+        self._drafts: Drafters | None = None
         self._lanes: Lanes | None = None
         self._secondary: SecondaryModels
         self._remote: ServerModel | None = None
@@ -275,7 +275,7 @@ class Server:
 
     def _load_here(self, command: Load, lanes: Lanes) -> None:
         from ..backends.loading import load_model
-        from .drafts import Drafts, refusals
+        from .drafts import Drafters, refusals
 
         self._outbox.post(Loading(command.id, "import"))
 
@@ -294,7 +294,7 @@ class Server:
         gc.disable()
         model = None
         try:
-            drafts = Drafts(command, draft_progress, cancelled)
+            drafts = Drafters(command, draft_progress, cancelled)
             model = load_model(command.model, drafts.target_options, progress=progress, cancelled=cancelled)
             self._free(lanes)
             drafts.join(model)

@@ -14,7 +14,7 @@ from math import exp, inf
 
 from ...backends.base import ROOT, Scores, Session
 from .. import needs
-from ..base import Context, Drafter, Elsewhere, Outcome, param
+from ..base import Context, Drafter, Elsewhere, StepOutcome, param
 from ..tree import Tree
 
 EARLY = ("guess", "full", "never")
@@ -170,7 +170,7 @@ class Beam(Drafter):
         """Return the context: a search never reads the text again, as it keeps its nodes."""
         return session.context
 
-    def step(self, context: Context, verify: Callable[[Drafter, Context], Outcome]) -> Outcome:
+    def step(self, context: Context, verify: Callable[[Drafter, Context], StepOutcome]) -> StepOutcome:
         search = self._search
         if search is None or search.tokens is not context.tokens or search.session is not context.session:
             search = self._search = self._begin(context)
@@ -197,7 +197,7 @@ class Beam(Drafter):
         tokens = _settle(search, certain) if done else self._emit(search, certain)
         # Only a token that no open text has passed was chosen in this very pass.
         earlier = len(tokens) - (bool(tokens) and certain.length == search.length)
-        return Outcome(tokens, tree, path, earlier=earlier, done=done, probs=probs)
+        return StepOutcome(tokens, tree, path, earlier=earlier, done=done, probs=probs)
 
     def leave(self, context: Context) -> Sequence[int]:
         search = self._search

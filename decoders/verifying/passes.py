@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ...backends.base import ROOT, Scores
 from ..acceptance import walk
-from ..base import Context, Outcome
+from ..base import Context, StepOutcome
 from ..tree import Tree
 
 
@@ -85,10 +85,10 @@ class Pass:
         exact = self._session.exact(nodes) if self.exactly else 0
         self._session.commit(nodes[:exact] if exact else nodes)
 
-    def outcome(self, chosen: list[int], path: list[int], probs: tuple[float, ...]) -> Outcome:
+    def outcome(self, chosen: list[int], path: list[int], probs: tuple[float, ...]) -> StepOutcome:
         """Collect the results, given the choices and the accepted path."""
         tree = self.tree
-        return Outcome(
+        return StepOutcome(
             tokens=[*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]],
             tree=tree,
             path=path,

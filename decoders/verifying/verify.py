@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...backends.base import Scores
 from ...backends.grammars.matcher import Matcher
 from ..acceptance import accept
-from ..base import Context, Drafter, Outcome, Verified
+from ..base import Context, Drafter, StepOutcome, Verified
 from ..tree import Tree
 from .clock import ProbabilityRecorder, StepClock
 from .passes import Guard, Pass
@@ -131,7 +131,7 @@ def allowed_nodes(tree: Tree, matcher: Matcher) -> tuple[set[int], set[int]]:
 
 def verify(
     drafter: Drafter, context: Context, clock: StepClock, recorder: ProbabilityRecorder, guard: Guard | None = None
-) -> Outcome:
+) -> StepOutcome:
     """Run one step: accept the longest path of a drafted tree that the target agrees with, and add the target's own choice."""
     tree = drafter.sized(drafter.draft(context), context)
     running = (Pass if context.matcher is None else ConstrainedPass)(context, tree)

@@ -20,7 +20,7 @@ from ...decoders.methods.early_exit import parse_skip, skip_text
 from ...errors import UserError
 from ..messages import Generate
 from ..requests import encode_request
-from .work import Job
+from .work import TaskContext
 
 Unit = frozenset[tuple[int, str]]
 """Blocks by (layer, a or m)."""
@@ -146,7 +146,7 @@ class Seconds:
 class BudgetedSession:
     """A session whose passes are counted and end with the budget."""
 
-    def __init__(self, job: Job, session: Session, most: int, deadline: float) -> None:
+    def __init__(self, job: TaskContext, session: Session, most: int, deadline: float) -> None:
         self.job = job
         self.session = session
         self.most = most
@@ -239,7 +239,7 @@ class Scorer:
 
 
 def write_answers(
-    job: Job, prompts: Sequence[Mapping[str, Any]], answer_tokens: int, most: int, deadline: float
+    job: TaskContext, prompts: Sequence[Mapping[str, Any]], answer_tokens: int, most: int, deadline: float
 ) -> tuple[list[GreedyText], int]:
     """Write as many greedy answers as `most` passes and ROOM allow; return them and the number of passes. Where trees work,
     fusion drafts: the tokens are greedy's, in fewer passes."""
@@ -302,7 +302,7 @@ def measure(
 
 
 def find_blocks(
-    job: Job,
+    job: TaskContext,
     prompts: Sequence[Mapping[str, Any]],
     most: int = 400,
     seconds: float = 120.0,

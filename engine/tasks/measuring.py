@@ -17,7 +17,7 @@ from ...decoders.loop import Generation
 from ..drafts import open_conversation
 from ..messages import Generate
 from ..requests import encode_request
-from .work import Job, Timer
+from .work import TaskContext, Timer
 
 if TYPE_CHECKING:  # NumPy, which only past answers need
     from ...decoders.past.index import Past
@@ -41,7 +41,7 @@ _open: WeakKeyDictionary[Model, Conversation] = WeakKeyDictionary()
 """The conversation of the loaded model: in a chat the cache is allocated too when a prompt comes."""
 
 
-def _conversation(job: Job, size: int) -> Conversation:
+def _conversation(job: TaskContext, size: int) -> Conversation:
     model = job.model
     size = min(model.info.context, max(size, SMALLEST))
     conversation = _open.get(model)
@@ -61,7 +61,7 @@ _past: WeakKeyDictionary[Model, Past] = WeakKeyDictionary()
 """The answers read by `open_past`."""
 
 
-def open_past(job: Job, files: Sequence[str]) -> dict[str, Any]:
+def open_past(job: TaskContext, files: Sequence[str]) -> dict[str, Any]:
     """Read answers that `measure_answer` may draft from, as the loaded model's tokens.
 
     Args:
@@ -83,7 +83,7 @@ def open_past(job: Job, files: Sequence[str]) -> dict[str, Any]:
 
 
 def measure_answer(
-    job: Job,
+    job: TaskContext,
     method: str = "greedy",
     settings: Mapping[str, Any] | None = None,
     prompt: str | None = None,
@@ -151,7 +151,7 @@ def measure_answer(
     }
 
 
-def prove(job: Job) -> dict[str, Any]:
+def prove(job: TaskContext) -> dict[str, Any]:
     """Measure the rounding of the loaded model's passes.
 
     Returns:

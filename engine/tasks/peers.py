@@ -17,7 +17,7 @@ from ...backends.heads.folders import read_format
 from ...backends.heads.formats import LLAMA
 from ...backends.options import INT8
 from ...errors import UserError, did_you_mean
-from .work import UNMEASURED, Job, Timer
+from .work import UNMEASURED, TaskContext, Timer
 
 if TYPE_CHECKING:
     from ...backends.llama.context import Runtime
@@ -40,7 +40,7 @@ _networks: WeakKeyDictionary[Model, dict[str, Any]] = WeakKeyDictionary()
 """The peers' objects for a model, freed with it."""
 
 
-def answer(job: Job, method: str, ids: Sequence[int], settings: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+def answer(job: TaskContext, method: str, ids: Sequence[int], settings: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
     """Have another implementation write a greedy answer; return the figures of `measuring.measure_answer` that are known.
 
     Raises:
@@ -52,7 +52,7 @@ def answer(job: Job, method: str, ids: Sequence[int], settings: Mapping[str, Any
     return run(job, name, list(ids), values, max_tokens)
 
 
-def prepare(job: Job, method: str) -> dict[str, Any]:
+def prepare(job: TaskContext, method: str) -> dict[str, Any]:
     """Load another implementation's objects, so that errors come before anything is measured.
 
     Raises:
@@ -84,7 +84,7 @@ def _values(method: str, settings: Mapping[str, Any]) -> dict[str, int]:
         raise UserError(f"The settings of {method} are whole numbers.") from None
 
 
-def _once(job: Job, key: str, make: Callable[[], Any]) -> Any:
+def _once(job: TaskContext, key: str, make: Callable[[], Any]) -> Any:
     """Call `make` once for the loaded model and return its result."""
     store = _networks.setdefault(job.model, {})
     if key not in store:
@@ -108,7 +108,7 @@ def _network(model: Model) -> Any:
     return network.to(info.device.split(",")[0].split(" ")[0]).eval()
 
 
-def _options(job: Job, name: str, values: Mapping[str, int]) -> dict[str, Any]:
+def _options(job: TaskContext, name: str, values: Mapping[str, int]) -> dict[str, Any]:
     """Return the arguments of `generate` for a method, and load the objects that they need."""
     network = _once(job, "network", lambda: _network(job.model))
     match name:
@@ -135,7 +135,7 @@ def _options(job: Job, name: str, values: Mapping[str, int]) -> dict[str, Any]:
     return {}
 
 
-def _dflash(job: Job, network: Any) -> Any:
+def _dflash(job: TaskContext, network: Any) -> Any:
     """Load the DFlash drafter in transformers' own class, whose tensors have other names."""
     from transformers import LlamaConfig
     from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
@@ -217,7 +217,7 @@ def _lent(mtp: Any | None) -> Iterator[None]:
         MtpModel.from_pretrained = original  # type: ignore[method-assign]
 
 
-def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
+def _transformers(job: TaskContext, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
     import torch
 
     model, options = job.model, _options(job, name, values)
@@ -269,7 +269,7 @@ def _result(model: Model, ids: Sequence[int], tokens: list[int], timer: Timer, p
     }
 
 
-def _gguf(job: Job) -> Path:
+def _gguf(job: TaskContext) -> Path:
     info = job.model.info
     if info.backend != "llama.cpp":
         raise UserError("llama-cpp can only be compared on GGUF files. Choose one with --model, or leave it out of --against.")
@@ -297,7 +297,7 @@ def same_settings(model: Model) -> dict[str, Any]:
     }
 
 
-def _llama_cpp(job: Job, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
+def _llama_cpp(job: TaskContext, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
     from llama_cpp import Llama
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
@@ -305,7 +305,7 @@ def _llama_cpp(job: Job, name: str, ids: list[int], values: Mapping[str, int], m
 
     def open_file() -> Any:
         draft = LlamaPromptLookupDecoding(values["ngram"], values["tokens"]) if name == "lookup" else None
-        # Drafts are verified with the scores of every position; without a draft model the last one's are enough.
+        # Drafters are verified with the scores of every position; without a draft model the last one's are enough.
         return Llama(
             str(file),
             n_ctx=min(model.info.context, 8192),

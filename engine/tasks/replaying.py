@@ -18,7 +18,7 @@ from ...decoders.past.index import Past
 from ...decoders.replay import replaying, why_not
 from ...decoders.stats import Totals
 from ...errors import UserError
-from .work import Job
+from .work import TaskContext
 
 WITHOUT_CHOICES = {"fusion": {"recycle": 0}}
 """Settings that switch off the evidence that a record does not have."""
@@ -34,7 +34,7 @@ FIRST = 1 << 32
 
 
 def replay_records(
-    job: Job,
+    job: TaskContext,
     file: str,
     methods: Sequence[Sequence[Any]],
     tokenizer: str = "",

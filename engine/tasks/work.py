@@ -15,7 +15,7 @@ from ..failures import failure
 from ..messages import Event, Work, Worked, Working
 
 if TYPE_CHECKING:
-    from ..drafts import Drafts
+    from ..drafts import Drafters
 
 TASKS = {
     "answer": "measuring:measure_answer",
@@ -29,11 +29,11 @@ TASKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TaskContext:
     """The models and callbacks of a task."""
 
     loaded: Model | None
-    drafts: Drafts | None
+    drafts: Drafters | None
     report: Callable[[dict[str, Any]], None]
     """Sends a part of the result."""
     cancelled: Callable[[], bool]
@@ -81,10 +81,10 @@ class Timer:
 
 
 def run(
-    command: Work, model: Model | None, drafts: Drafts | None, post: Callable[[Event], None], cancelled: Callable[[], bool]
+    command: Work, model: Model | None, drafts: Drafters | None, post: Callable[[Event], None], cancelled: Callable[[], bool]
 ) -> None:
     """Run a task to its end; post its parts and its result, or its error."""
-    job = Job(model, drafts, lambda data: post(Working(command.id, data)), cancelled)
+    job = TaskContext(model, drafts, lambda data: post(Working(command.id, data)), cancelled)
     try:
         module, name = TASKS[command.task].split(":")
         result: dict[str, Any] = getattr(import_module(f".{module}", __package__), name)(job, **command.options)

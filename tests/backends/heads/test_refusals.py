@@ -20,7 +20,7 @@ from specchat.backends.heads.mtp.format import mtp_format
 from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.loading import find_model
-from specchat.engine.drafts import Drafts, refusals
+from specchat.engine.drafts import Drafters, refusals
 from specchat.engine.messages import Load
 
 from ...fakes.drafters.dflash_files import write_dflash
@@ -144,7 +144,7 @@ def test_a_wrong_mtp_layer_is_refused_and_the_model_still_loads(
         with pytest.raises(UserError, match=words) as caught:
             load_mtp(model)
         assert "\n" not in str(caught.value)
-        drafts = Drafts(Load(1, str(folder), device="cpu"))
+        drafts = Drafters(Load(1, str(folder), device="cpu"))
         drafts.join(model)
         assert refusals(model, drafts)["mtp"] == str(caught.value)
         assert drafts.head is None

@@ -16,7 +16,7 @@ from specchat.backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, Loa
 from specchat.decoders import Generation
 from specchat.decoders.parts.ahead import OwnThread
 from specchat.engine import drafts as module
-from specchat.engine.drafts import Drafts, load_options, open_conversation, refusals
+from specchat.engine.drafts import Drafters, load_options, open_conversation, refusals
 from specchat.engine.messages import Load
 from specchat.engine.wire import dump, parse
 from specchat.errors import UserError
@@ -44,13 +44,13 @@ def test_the_draft_model_has_options_of_its_own() -> None:
     asked: dict[str, Any] = {"device": "cuda", "dtype": "float16", "threads": 3, "kv_type": "q8_0", "gpu_layers": 0}
     asked |= {"context": 7, "revision": "v1"}
     command = Load(1, target, target, draft_device="cpu", draft_dtype="bfloat16", draft_threads=2, **asked)
-    assert Drafts(command)._options == LoadOptions(device="cpu", dtype="bfloat16", threads=2)
+    assert Drafters(command)._options == LoadOptions(device="cpu", dtype="bfloat16", threads=2)
     assert load_options(command) == LoadOptions(**asked)
 
 
 def test_own_threads_are_nobody_elses() -> None:
     before = torch.get_num_threads()
-    drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), draft_threads=before + 2, device="cpu"))
+    drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), draft_threads=before + 2, device="cpu"))
     drafts.join(tiny_model("mistral"))
     (model,) = drafts.get()
     assert isinstance(model, OwnThread)
@@ -70,7 +70,7 @@ def test_own_threads_are_nobody_elses() -> None:
 
 
 def test_a_shorter_context_is_told_at_load() -> None:
-    drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), device="cpu"))
+    drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), device="cpu"))
     target = copy(tiny_model("mistral"))
     target.info = replace(target.info, context=4 * CONTEXT)
     drafts.join(target)
@@ -80,14 +80,14 @@ def test_a_shorter_context_is_told_at_load() -> None:
 
 
 def test_what_the_draft_model_cannot_have_is_told() -> None:
-    drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), device="cpu", draft_device="cuda:7"))
+    drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), device="cpu", draft_device="cuda:7"))
     said = "no CUDA device here.* Use --draft-device cpu"
     with pytest.raises(UserError, match=rf"^The draft model .* cannot be used: .*{said}"):
         drafts.join(tiny_model("mistral"))
 
 
 def test_the_built_in_draft_model_is_loaded_when_it_is_first_needed(shipped: None) -> None:
-    drafts = Drafts(Load(1, "builtin", device="cpu", context=100))
+    drafts = Drafters(Load(1, "builtin", device="cpu", context=100))
     assert drafts
     drafts.join(tiny_model("mistral"))
     assert not drafts.models
@@ -100,9 +100,9 @@ def test_the_built_in_draft_model_is_loaded_when_it_is_first_needed(shipped: Non
 
 
 def test_only_the_built_in_target_brings_one(shipped: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert not Drafts(Load(1, str(tmp_path)))
+    assert not Drafters(Load(1, str(tmp_path)))
     monkeypatch.setattr(module, "builtin_path", lambda name: tmp_path / "missing")
-    drafts = Drafts(Load(1, "builtin"))
+    drafts = Drafters(Load(1, "builtin"))
     assert not drafts
     assert drafts.get() == []
 
@@ -111,7 +111,7 @@ def test_all_are_loaded_in_their_order() -> None:
     names = [str(tiny_folder("qwen3")), str(tiny_folder("mistral"))]
     command = parse(dump(Load(1, "target", names, device="cpu")))
     assert command.drafts == names
-    drafts = Drafts(command)
+    drafts = Drafters(command)
     assert drafts
     drafts.join(tiny_model("llama"))
     assert [model.info.name for model in drafts.models] == names
@@ -125,7 +125,7 @@ def test_all_are_loaded_in_their_order() -> None:
 
 def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) -> None:
     head = write_head(tmp_path / "head", taps=(1, 3, 5), drafted=100)
-    drafts = Drafts(Load(1, "target", str(head), device="cpu"))
+    drafts = Drafters(Load(1, "target", str(head), device="cpu"))
     drafts.join(target())
     assert not drafts
     assert drafts.head is not None
@@ -157,7 +157,7 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
     ],
 )
 def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: str, given: dict[str, Any], runs: str) -> None:
-    drafts = Drafts(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **given))
+    drafts = Drafters(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **given))
     target = find_model(model, drafts.target_options)()
     assert target.info.backend == runs
     drafts.join(target)

@@ -17,7 +17,7 @@ from specchat.backends.hf.session import TransformersSession
 from specchat.decoders.methods.early_exit import parse_skip
 from specchat.engine.tasks import block_search
 from specchat.engine.tasks.block_search import BudgetedSession, BudgetSpent, GreedyText, Scorer, Walk, find_blocks
-from specchat.engine.tasks.work import Job
+from specchat.engine.tasks.work import TaskContext
 from specchat.errors import Cancelled
 
 from ...cases import FULL
@@ -27,10 +27,10 @@ LAYERS = 8
 UNITS = [frozenset({(layer, kind)}) for layer in range(LAYERS) for kind in "am"]
 
 
-def job_of(model: Model, reports: list[dict[str, Any]] | None = None, after: int = 10**9) -> Job:
+def job_of(model: Model, reports: list[dict[str, Any]] | None = None, after: int = 10**9) -> TaskContext:
     """A job that is cancelled at the check with that number."""
     checks = itertools.count()
-    return Job(model, None, (reports if reports is not None else []).append, lambda: next(checks) >= after)
+    return TaskContext(model, None, (reports if reports is not None else []).append, lambda: next(checks) >= after)
 
 
 def walking(damage: dict[Any, float], most: int = 10**9) -> tuple[Walk, list[Any]]:

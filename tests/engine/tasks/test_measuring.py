@@ -16,15 +16,15 @@ from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Worked, Working
 from specchat.engine.tasks.measuring import measure_answer
 from specchat.engine.tasks.replaying import TURN, abreast
-from specchat.engine.tasks.work import Job
+from specchat.engine.tasks.work import TaskContext
 
 from ...fakes.engines import recorded
 
 PROMPT = "Repeat this text exactly: The quick brown fox jumps over the lazy dog near the river."
 
 
-def job(model: Model) -> Job:
-    return Job(model, None, lambda _: None, lambda: False)
+def job(model: Model) -> TaskContext:
+    return TaskContext(model, None, lambda _: None, lambda: False)
 
 
 def work(client: EngineClient, task: str, **options: Any) -> list[Event]:

@@ -15,7 +15,7 @@ from specchat.backends.heads.mtp.load import load_mtp
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
-from specchat.engine.drafts import Drafts, open_conversation, refusals
+from specchat.engine.drafts import Drafters, open_conversation, refusals
 from specchat.engine.messages import Load
 
 from ....cases import FULL
@@ -220,7 +220,7 @@ def test_an_offered_head_is_loaded_by_the_method_that_needs_it_in_the_middle_of_
 
 def test_a_model_with_one_offers_the_method_by_itself() -> None:
     model = mtp_target("deepseek-v3")
-    drafts = Drafts(Load(1, str(mtp_folder("deepseek-v3")), device="cpu"))
+    drafts = Drafters(Load(1, str(mtp_folder("deepseek-v3")), device="cpu"))
     drafts.join(model)
     found = refusals(model, drafts)
     assert "mtp" not in found
