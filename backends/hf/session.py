@@ -154,12 +154,12 @@ class TransformersSession(TreeSession[SlotNode]):
         try:
             with torch.inference_mode():
                 slots = context + runner.fewest - 1
-                if runner.graphs is not None and not taps:
+                if runner.graphs is not None:
                     slots += ALIGNED - slots % ALIGNED  # at least one more
                 self._cache = SlotCache(runner.specs, slots, runner.padded)
-                if runner.graphs is not None and not taps:
+                if runner.graphs is not None:
                     graphs = runner.graphs(runner.device)
-                    self._static = StaticPasses(self._forward, self._cache, runner.plan, runner.dtype, graphs)
+                    self._static = StaticPasses(self._forward, self._cache, runner.plan, runner.dtype, graphs, self._taps)
                 self._arange = torch.arange(runner.shift, runner.shift + context, device=runner.device)[None]
                 self._masks = PassMasks(runner, self._cache, context)
         except Exception as error:

@@ -84,9 +84,14 @@ class Taps:
         """
         self._heard.clear()
         out = forward(**inputs)
-        for tap, hidden in self._heard.items():
-            if hidden.ndim != 3 or hidden.shape[1] < count:
-                raise RuntimeError("the model's hidden states are not one row per node")
-            self.states.write(tap, start, hidden[0, :count])
-        self._heard.clear()
+        for tap, hidden in self.rows(count).items():
+            self.states.write(tap, start, hidden)
         return out
+
+    def rows(self, count: int) -> dict[int, Tensor]:
+        """Hand out the states of the first `count` nodes of the pass that has just run, by tap [count, width]."""
+        heard = dict(self._heard)
+        self._heard.clear()
+        if any(hidden.ndim != 3 or hidden.shape[1] < count for hidden in heard.values()):
+            raise RuntimeError("the model's hidden states are not one row per node")
+        return {tap: hidden[0, :count] for tap, hidden in heard.items()}

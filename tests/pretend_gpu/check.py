@@ -113,10 +113,11 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{method}, graphs {choice}", Case(gpu, method, model_run, draft_model=drafts["gpu"]).record(there)
         heads = [find_model(head_folder).beside(head_folder, model) for model in (gpu, cpu)]
         there = Case(cpu, "eagle", model_run, head=heads[1])
+        case = Case(gpu, "fusion", text, head=heads[0])
+        yield f"fusion, a head is loaded, graphs {choice}", case.record(plain["fusion"])
         yield f"eagle, graphs {choice}", Case(gpu, "eagle", model_run, head=heads[0]).record(there)
     there = Case(cpu, "draft", model_run, draft_model=drafts["cpu"])
     yield "draft on the CPU", Case(gpu, "draft", model_run, draft_model=drafts["cpu"]).record(there)
-    yield "fusion, a head is loaded", Case(gpu, "fusion", text, head=heads[0]).record(plain["fusion"])
     for name, more in (
         ("sampled", {"sampling": Sampling(temperature=0.8, seed=3, top_p=0.9)}),
         ("penalty", {"sampling": Sampling(repetition_penalty=1.3)}),

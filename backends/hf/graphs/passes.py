@@ -18,6 +18,7 @@ from torch import Tensor
 from ...best import MOST_CHOICES, BestScores, read_best, write_best
 from ..masks import MaskPlan, Reach
 from ..slot_cache import SlotCache, SlotNode
+from ..taps import Taps
 from .graphs import Graphs
 
 MOST = 64
@@ -38,12 +39,22 @@ class StaticPasses:
         plan: the model's masks.
         dtype: of the model.
         graphs: records passes.
+        taps: pick up hidden states, if the session keeps any.
     """
 
     def __init__(
-        self, forward: Callable[..., Any], cache: SlotCache, plan: MaskPlan, dtype: torch.dtype, graphs: Graphs
+        self,
+        forward: Callable[..., Any],
+        cache: SlotCache,
+        plan: MaskPlan,
+        dtype: torch.dtype,
+        graphs: Graphs,
+        taps: Taps | None = None,
     ) -> None:
         self.graphs = graphs
+        self._taps = taps
+        self._tapped: dict[int, Tensor] = {}
+        """What the taps picked up in the last pass [MOST, width]: a recorded pass has no other place for it."""
         self._forward, self._cache, self._plan, self._dtype = forward, cache, plan, dtype
         self._capacity = 0
         self._choices = 1
@@ -100,6 +111,9 @@ class StaticPasses:
         self._inputs[:size].copy_(self._host[:size], non_blocking=True)
         graphs.run(("pass", bucket, self._capacity), lambda: self._pass(bucket))
         assert self._logits is not None
+        if self._taps is not None:
+            for tap, rows in self._tapped.items():
+                self._taps.states.write(tap, new[0].slot, rows[: len(new)])
         vocabulary = self._logits.shape[1]
         choices = min(self._choices, vocabulary)
         graphs.run(("choices", bucket, choices), lambda: self._choose(bucket, choices))
@@ -144,6 +158,11 @@ class StaticPasses:
             )
         finally:
             cache.places = None
+        if self._taps is not None:
+            for tap, rows in self._taps.rows(bucket).items():
+                if tap not in self._tapped:
+                    self._tapped[tap] = rows.new_empty((MOST, rows.shape[1]))
+                self._tapped[tap][:bucket].copy_(rows)
         logits = out.logits[0]
         if self._logits is None:
             self._logits = torch.empty((MOST, logits.shape[1]), dtype=logits.dtype, device=logits.device)
