@@ -1,4 +1,4 @@
-"""Schemas by chance: all methods write the text of plain constrained decoding, and what ends by itself is what jsonschema takes.
+"""Schemas by chance: all methods write the text of plain constrained decoding, and what ends by itself is valid to jsonschema.
 The built-in model on both runtimes; where SPECCHAT_REAL names a folder, its first GGUF file in Q8_0 too."""
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def test_every_method_writes_what_plain_decoding_does_and_jsonschema_takes(model
             )
             text = "".join(step.text for step in steps)
             assert generation.answer == expected, (i, method, schema, text)
-            assert bool(generation.valid) == (generation.finish_reason == "eos"), (i, method, schema, text)
+            assert generation.valid or generation.finish_reason != "eos", (i, method, schema, text)
             if generation.valid:
                 ended += 1
                 jsonschema.validate(json.loads(text), schema, format_checker=jsonschema.FormatChecker())
