@@ -31,60 +31,19 @@ def by_draft(draft: str, **words: Any) -> dict[str, Any]:
     return {"$schema": f"http://json-schema.org/{draft}", **words}
 
 
-DATE, TIME, UUID, MAIL = (text(format=name) for name in ("date", "date-time", "uuid", "email"))
-MONEY = obj("amount currency", amount={**N, "multipleOf": 0.01, "minimum": 0}, currency=text(pattern="^[A-Z]{3}$"))
-ADDRESS = obj(
-    "street city zip", street=text(maxLength=80), city=S, zip=text(pattern=r"^\d{5}(-\d{4})?$"), country=text(maxLength=2)
-)
+UUID = text(format="uuid")
 TREE = {"$defs": {"node": obj("value", value=I, children=arr({"$ref": "#/$defs/node"}))}, "$ref": "#/$defs/node"}
-ITEM = obj("sku quantity price", sku=text(minLength=3, maxLength=12), quantity={**I, "minimum": 1}, price=MONEY)
-PET = {"oneOf": [obj("kind meows", kind={"const": "cat"}, meows=B), obj("kind barks", kind={"const": "dog"}, barks=B)]}
-PAGE = {"$defs": {"row": obj("id", id=UUID, name=S)}, **obj("items total", items=arr({"$ref": "#/$defs/row"}), total=I)}
 
 TAKEN: dict[str, Any] = {
     # APIs
-    "page of rows": PAGE,
-    "user": obj(
-        "id email", id=UUID, email=MAIL, name=text(maxLength=64), created=TIME, roles=arr({"enum": ["admin", "editor"]})
-    ),
-    "pet": PET,
-    "pets": arr(PET, maxItems=20),
     "json patch": arr(obj("op path", op={"enum": ["add", "remove", "replace"]}, path=text(pattern="^/"), value={})),
     "geo point": obj("type coordinates", type={"const": "Point"}, coordinates=arr(N, minItems=2, maxItems=3)),
-    "geo box": obj("bbox", bbox={"type": "array", "prefixItems": [N, N, N, N], "items": False, "minItems": 4}),
     "nullable": obj("name nick", name=S, nick={"type": ["string", "null"]}),
     "either": obj("id", id={"anyOf": [I, UUID]}),
     "headers": {"type": "object", "patternProperties": {"^x-[a-z]+$": S}, "additionalProperties": False},
-    "tool choice": {
-        "anyOf": [
-            obj("tool input", tool={"const": "add"}, input=obj("a b", a=N, b=N)),
-            obj("tool input", tool={"const": "greet"}, input=obj("name", name=S)),
-        ]
-    },
     "ip": obj("v4", v4=text(format="ipv4"), v6=text(format="ipv6"), host=text(format="hostname")),
     "times": obj("at for", at=text(format="time"), **{"for": text(format="duration")}),
-    # Manifests and settings
-    "package.json": obj(
-        "name version",
-        name=text(pattern="^[a-z0-9._-]+$", maxLength=214),
-        version=text(pattern=r"^\d+\.\d+\.\d+$"),
-        license=S,
-        private=B,
-        scripts={"type": "object", "additionalProperties": S},
-        dependencies={"type": "object", "additionalProperties": S},
-    ),
-    # Trade
-    "invoice": obj(
-        "number date to lines", number=text(pattern="^INV-[0-9]{4,8}$"), date=DATE, to=ADDRESS, lines=arr(ITEM, minItems=1)
-    ),
-    "order": {"$defs": {"item": ITEM}, **obj("id items", id=S, items=arr({"$ref": "#/$defs/item"}, minItems=1, maxItems=50))},
-    "payment": {
-        "oneOf": [obj("card", card=text(pattern="^[0-9]{16}$")), obj("iban", iban=text(pattern="^[A-Z]{2}[0-9]{10,30}$"))]
-    },
-    "price": obj("value", value={**N, "exclusiveMinimum": 0, "maximum": 99999}),
     # Extraction, classification, reasoning
-    "person": obj("name age", name=text(maxLength=40), age={**I, "minimum": 0, "maximum": 150}),
-    "labels": arr({"enum": ["bug", "feature", "question"]}, minItems=1, maxItems=3),
     "tree": TREE,
     "expression": {
         "$defs": {"e": {"anyOf": [N, obj("op of", op={"enum": ["+", "*"]}, of=arr({"$ref": "#/$defs/e"}, minItems=2))]}},
@@ -92,10 +51,7 @@ TAKEN: dict[str, Any] = {
     },
     "all of": {"allOf": [{"type": "object", "properties": {"a": S}, "required": ["a"]}, {"properties": {"b": I}}]},
     "any json": {},
-    "draft 7": {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "properties": {"prefixItems": {"const": {"prefixItems": 1}}},
-    },
+    "draft 7": by_draft("draft-07/schema#", properties={"prefixItems": {"const": {"prefixItems": 1}}}),
     # Recursion that can end
     "list": {"type": ["object", "null"], "properties": {"next": {"$ref": "#"}}, "required": ["next"]},
     "rows": {"type": ["array", "null"], "items": {"$ref": "#"}, "minItems": 1},

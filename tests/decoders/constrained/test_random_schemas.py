@@ -22,9 +22,9 @@ from specchat.decoders import encode_prompt
 
 from ...cases import FULL
 from ...fakes.answers import answered, one_by_one
-from .cases import prompts
+from .cases import an_object, prompts
 
-SCHEMAS = 300 if FULL else 5
+SCHEMAS = 300 if FULL else 3
 REAL = 30 if FULL else 2
 MOST = 64
 METHODS = ("greedy", "lookup", "tree", "recycle", "fusion")
@@ -58,12 +58,7 @@ def part(rng: Random, depth: int) -> dict[str, Any]:
     match rng.choice(["object", "object", "array", "tuple", "any", "rest"]):
         case "object":
             required = [name for name in names if rng.random() < 0.7]
-            return {
-                "type": "object",
-                "properties": dict(zip(names, inner, strict=True)),
-                "required": required,
-                "additionalProperties": False,
-            }
+            return an_object(**dict(zip(names, inner, strict=True))) | {"required": required}
         case "array":
             least = rng.randint(0, 2)
             return {"type": "array", "items": inner[0], "minItems": least, "maxItems": least + rng.randint(0, 2)}
@@ -93,9 +88,8 @@ def model(request: pytest.FixtureRequest, builtin_model: Model) -> Iterator[Mode
         yield builtin_model
         return
     pytest.importorskip("llama_cpp")
-    file: Path | None = builtin_gguf()
-    if request.param == "real":
-        file = next(Path(os.environ.get("SPECCHAT_REAL") or "nowhere").glob("*Q8_0.gguf"), None)
+    real = Path(os.environ.get("SPECCHAT_REAL") or "nowhere").glob("*Q8_0.gguf")
+    file = builtin_gguf() if request.param == "llama.cpp" else next(real, None)
     if file is None:
         pytest.skip("SPECCHAT_REAL names no folder with a model")
     loaded = load_model(str(file), LoadOptions(device="cpu", context=1024))
@@ -104,15 +98,13 @@ def model(request: pytest.FixtureRequest, builtin_model: Model) -> Iterator[Mode
 
 
 def test_every_method_writes_what_plain_decoding_does_and_jsonschema_takes(model: Model, draft_model: Model) -> None:
-    ours = model.info.name in ("builtin", str(builtin_gguf()))
-    ended = 0
+    ours, ended = model.info.name in ("builtin", str(builtin_gguf())), 0
     for i, (schema, constraint) in enumerate(schemas(SCHEMAS if ours else REAL)):
         prompt = encode_prompt(model, prompts(i + 1)[i])
         expected = one_by_one(model, prompt, Sampling(), MOST, constraint)
+        draft = draft_model if ours else None
         for method in METHODS if ours else ("greedy", "lookup", "recycle"):
-            generation, steps = answered(
-                model, prompt, method, draft=draft_model if ours else None, max_tokens=MOST, constraint=constraint
-            )
+            generation, steps = answered(model, prompt, method, draft=draft, max_tokens=MOST, constraint=constraint)
             text = "".join(step.text for step in steps)
             assert generation.answer == expected, (i, method, schema, text)
             assert generation.valid or generation.finish_reason != "eos", (i, method, schema, text)
