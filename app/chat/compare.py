@@ -113,8 +113,9 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Sty
     rows = [[badge(at, len(answers)), "tokens", "tok/pass", "tok/s", "speedup", ""]]
     alike = [likeness(answer, first) for answer in answers]
     for number, (answer, like) in enumerate(zip(answers, alike, strict=True)):
-        figures = answer.figures
-        speedup = figures.tokens_per_second / first.figures.tokens_per_second if first.figures.tokens_per_second else 0.0
+        figures, own = answer.figures, first.figures
+        comparable = own.tokens_per_second and not (figures.contended or own.contended)
+        speedup = figures.tokens_per_second / own.tokens_per_second if comparable else 0.0
         rows.append(
             [
                 f"{'●' if number == at else ' '} {number + 1}  {name_of(answer, answers)}",

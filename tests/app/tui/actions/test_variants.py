@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from specchat.app.chat.compare import table
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.errors import UserError
 
@@ -118,6 +119,10 @@ async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: A
         await pilot.press("alt+left")
         assert "answer 1 of 2   lookup" in status(app)
         assert "● 1  lookup" in shown(app)
+        first, second = app.dialogue.transcript.variants.answers(app.dialogue.transcript.entries, 1)
+        assert "×" in str(table([first, second], second, 90))
+        second.figures.contended = True
+        assert "×" not in str(table([first, second], second, 90)[2]), "another program took the processor"
 
 
 async def test_where_two_answers_part_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:
