@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...engine.messages import Remember
 from ...errors import UserError
@@ -29,9 +29,12 @@ BATCH = 100_000
 SETTLING = 0.25
 """Seconds between two looks at whether the history has changed."""
 
-_ALIVE = """SELECT key, max(entries.id), length(text) FROM entries JOIN chats ON chats.id = chat AND deleted_at IS NULL
-    WHERE key IS NOT NULL GROUP BY key ORDER BY max(entries.id) DESC"""
-"""The newest entry that has an answer; a branch has it too."""
+_ALIVE = """SELECT key, entries.id, length(text) FROM entries CROSS JOIN chats ON chats.id = chat
+    WHERE key IS NOT NULL AND deleted_at IS NULL ORDER BY entries.id DESC"""
+
+_STATE = """SELECT count(*), total(deleted_at), (SELECT count(*) FROM entries WHERE key IS NOT NULL),
+    (SELECT max(id) FROM entries WHERE key IS NOT NULL) FROM chats WHERE deleted_at IS NOT NULL"""
+"""What changes with the answers that are alive, but not with the answer that is being written."""
 
 Send: TypeAlias = Callable[[Remember], None]
 
@@ -74,11 +77,15 @@ def wanted(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
     older = set[int]()
     total = 0
     for key, entry, length in db.execute(_ALIVE):
+        if key in out or key in older:  # a branch has it too
+            continue
         total += length
         if total <= CHARACTERS:
             out[key] = entry
         elif total <= CHARACTERS + SLACK:
             older.add(key)
+        else:
+            break
     return out, older
 
 
@@ -97,6 +104,7 @@ class PastSync:
         self._sent = set[int]()
         """What it was told; an answer without a token is never there."""
         self._seen: tuple[int, ...] | None = None
+        self._looked: tuple[Any, ...] = ()
         self._due = 0.0
         self._thread: threading.Thread | None = None
 
@@ -128,7 +136,11 @@ class PastSync:
         try:
             with reading() as chats, chats.store.lock:
                 db = chats.store.db
+                state = (*db.execute(_STATE).fetchone(), known, resting, len(self._sent))
+                if state == self._looked:
+                    return
                 answers, older = wanted(db)
+                self._looked = state
                 batch: list[list[int | str]] = []
                 length = 0
                 for key, entry in answers.items() if resting else ():

@@ -61,6 +61,7 @@ SCHEMA = (
     )""",
     "CREATE INDEX entries_by_chat ON entries (chat)",
     "CREATE INDEX entries_open ON entries (id) WHERE text IS NULL",
+    "CREATE INDEX entries_by_key ON entries (key) WHERE key IS NOT NULL",
     """CREATE TABLE parts (
         entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
         part INTEGER NOT NULL,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from specchat.app.history import past
 from specchat.app.history.chats import Chats
 from specchat.app.history.past import PastSync, forget_deleted, past_folder, wanted
 from specchat.app.history.store import Store
@@ -98,6 +100,28 @@ def test_the_oldest_answers_go_when_there_are_too_many(store: Store, monkeypatch
     assert [text for command in told.sent for _, text in command.answers] == ["12345678", "abc", "defg"]
     assert told.keys == wanted(store.db)[0].keys()
     assert len(told.keys) == 2
+
+
+def test_an_answer_that_is_being_written_lets_nobody_look_through_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    real = past.wanted
+
+    def wanted(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
+        looks.append(db)  # it takes a tenth of a second in a history of 10,000 chats
+        return real(db)
+
+    monkeypatch.setattr(past, "wanted", wanted)
+    told = Told()
+    put(store, "one", "two")
+    told.settle()
+    count = len(looks)
+    with store.transaction() as db:
+        db.execute("INSERT INTO entries (chat, json) VALUES (1, '')")
+    told.settle()
+    assert len(looks) == count
+    put(store, "three")
+    told.settle()
+    assert len(told.keys) == 3
 
 
 def test_an_index_that_cannot_be_rewritten_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
