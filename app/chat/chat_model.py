@@ -86,8 +86,9 @@ class ChatModel:
         """The methods worth a try on this model."""
         if served := served_method(self.info):
             return list(served)
-        # Before the model is loaded nobody knows whether there is a drafter trained for it.
-        unknown = () if self.info else (name for name, method in self.methods.items() if method.group == "trained")
+        # Before the model is loaded nobody knows whether there is a drafter for it, unless one is named.
+        without = () if self.info else ("trained",) if self.draft_models else ("trained", "draft model")
+        unknown = (name for name, method in self.methods.items() if method.group in without)
         return shortlist(self.methods, {*self.unavailable, *unknown}, self.model)
 
     @property

@@ -120,8 +120,8 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         asked = draft_names(dialogue.load.get("draft_model"))
         own = [BUILTIN_EAGLE] if dialogue.model == BUILTIN else []
         heads = [dialogue.head] if dialogue.head in asked else asked or own
-        loaded = ", ".join(map(short_name, heads)) if heads else "a layer of this model's own"
-        hints["trained"] = f"only {loaded} is loaded: {shown_keys('models', keymap)} lists others"
+        loaded = ", ".join(map(short_name, heads)) or ("a layer of this model's own" if dialogue.info else "none yet")
+        hints["trained"] = f"{loaded}; {shown_keys('models', keymap)} lists others"
     elif dialogue.info:
         hints["trained"] = f"none loaded: {shown_keys('models', keymap)} lists those that fit"
     if "early-exit" not in dialogue.unavailable:

@@ -53,10 +53,22 @@ async def test_what_suits_the_model_comes_first_and_what_seldom_pays_last(make_c
             "Plain decoding  ",
             "From the text  ",
             "A smaller model  builtin-draft",
-            "Trained drafters  only builtin-eagle is loaded: ^o m lists others",
+            "Trained drafters  builtin-eagle; ^o m lists others",
             "More methods  ",
         ]
         assert menu.size.height >= len(shown)
+
+
+async def test_before_the_model_is_loaded_no_drafter_is_said_to_fit(make_chat: Make, engine: Any) -> None:
+    app = make_chat(model="own.gguf")
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.dialogue.methods = known_methods()
+        await pilot.press("f2")
+        await pilot.pause()
+        shown = rows(app.screen)
+        fitting = shown[: shown.index("Plain decoding  ")]
+        assert not any(name in row for row in fitting for name in ("draft ", "eagle", "mtp"))
+        assert "Trained drafters  none yet; ^o m lists others" in shown
 
 
 async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
