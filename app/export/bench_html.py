@@ -46,14 +46,8 @@ def bench_html(
     best: Collection[int],
     look: Look,
 ) -> Iterator[str]:
-    """The page.
-
-    Args:
-        report: as `bench --json` prints it.
-        about: sentences: what was run, the headline, how rows are averaged, what it was measured on.
-        titles, rows: the table as on the terminal.
-        best: numbers of the rows that stand out.
-    """
+    """The page of a report as `bench --json` prints it, and of its table as on the terminal, with the numbers of the best rows.
+    `about` is what was run, the headline, how rows are averaged, and what it was measured on."""
     run, verdict, *more = about
     model, where, _ = heading({"name": report["model"], **report}, "")
     yield head("specchat bench", look, template=BENCH_STYLE)

@@ -97,12 +97,6 @@ def idle(answer: Answer) -> str:
     return f"drafted nothing ({figures.why_declined})" if figures.why_declined else "drafted nothing"
 
 
-def same_work(one: Answer, other: Answer) -> bool:
-    """Whether two answers of one model came from one method in the same passes, so that only chance sets their clocks apart."""
-    passes = [[(run.tokens, run.drafted) for run in answer.runs] for answer in (one, other)]
-    return one.method == other.method and passes[0] == passes[1]
-
-
 def common(amounts: Iterable[int]) -> int:
     """The length at which lanes are compared: that of the shortest text. A shorter one is done
     sooner, which is no speed."""

@@ -33,7 +33,7 @@ from ..chat.choosing import PLAIN
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
-from .clock import Unit, finish_line, idle, same_work, speedup
+from .clock import Unit, finish_line, idle, speedup
 from .entry import RaceEntry
 from .guests import RaceGuest, RaceModels
 from .lane import Racer
@@ -213,7 +213,8 @@ class Race:
         clocks = [[racers[lane].time(line, unit) for racers in self._rounds] for lane in range(len(self.racers))]
         medians = list(map(median_low, clocks))
         order = sorted((n for n, racer in enumerate(lanes) if not idle(racer.answer)), key=medians.__getitem__)
-        alike = {lane for ahead, lane in pairwise(order) if self._same_work(lanes[ahead], lanes[lane])}
+        # The same method on the same model does the same work: only chance sets the clocks apart.
+        alike = {lane for ahead, lane in pairwise(order) if lanes[ahead].entry == lanes[lane].entry}
         tied = alike | {
             lane
             for ahead, lane in pairwise(order)
@@ -230,10 +231,6 @@ class Race:
             shown = self._rounds[clocks[lane].index(medians[lane])][lane]
             racer.answer, racer.track = shown.answer, shown.track
         self._measure()
-
-    @staticmethod
-    def _same_work(one: Racer, other: Racer) -> bool:
-        return one.entry.key == other.entry.key and same_work(one.answer, other.answer)
 
     def _measure(self) -> None:
         """Remember how the lanes on the chat's model fared against its plain decoding."""
