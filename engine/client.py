@@ -47,7 +47,7 @@ class EngineClient:
 
     All methods may be called from any thread and return at once, except `wait`, `stream` and `close`. When the process ends
     unexpectedly, the events that it had sent are delivered, then exactly one Failed with cause "died": its `id` is that of the
-    oldest running answer, else of the load, else 0, and `others` has the other ids that ended with it. The next Load or
+    oldest running answer, else of the load, else 0, and `other_ids` has the ids that ended with it. The next Load or
     Generate starts a new process; before a Generate the last model is loaded again (its events carry the id of its Load).
     """
 
@@ -145,7 +145,7 @@ class EngineClient:
         """Yield events (of every id) up to the one that ends the load or answer `id`, or up to the end of the process."""
         while (event := self.wait()) is not None:
             yield event
-            if ends(event) and (getattr(event, "id", 0) == id or (isinstance(event, Failed) and id in event.others)):
+            if ends(event) and (getattr(event, "id", 0) == id or (isinstance(event, Failed) and id in event.other_ids)):
                 return
 
     # The end
@@ -283,7 +283,7 @@ class EngineClient:
             # Under the lock, so that no event of the next process can come before it.
             loading = next(filter(None, map(models_to_load, lost.values())), "")
             sentence = ending(code, ready, self.log_path, loading)
-            self._events.append(Failed(id, "died", sentence, others=[other for other in lost if other != id]))
+            self._events.append(Failed(id, "died", sentence, other_ids=[other for other in lost if other != id]))
             self._changed.notify_all()
 
     def _deliver(self, event: Event) -> None:

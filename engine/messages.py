@@ -263,13 +263,13 @@ class Loading(Event):
 @dataclass(slots=True)
 class Loaded(Event):
     """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run;
-    `drafts` are the draft models' ModelInfo, `head` is the trained drafter's HeadInfo, each empty until one is loaded."""
+    `drafts` are the draft models' ModelInfo, `trained_drafter` is its HeadInfo, each empty until one is loaded."""
 
     id: int
     info: dict[str, Any]
     unavailable: dict[str, str] = field(default_factory=dict)
     drafts: list[dict[str, Any]] = field(default_factory=list)
-    head: dict[str, Any] = field(default_factory=dict)
+    trained_drafter: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -449,6 +449,6 @@ class Failed(Event):
     """False if only a Switch was refused and the answer `id` continues."""
     tail: str = ""
     """Text of an answer that had been held back, as in Finished."""
-    others: list[int] = field(default_factory=list)
+    other_ids: list[int] = field(default_factory=list)
     """Ids of the other answers and loads that ended with the process, if the cause is died."""
     served: dict[str, Any] = field(default_factory=dict)

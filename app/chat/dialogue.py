@@ -361,7 +361,7 @@ class Dialogue(ChatModel):
     def _loaded(self, event: Loaded) -> None:
         known, self._before = self.info, None
         self.info, self.unavailable, self.loading = event.info, event.unavailable, None
-        self.head = str(event.head.get("name", ""))
+        self.head = str(event.trained_drafter.get("name", ""))
         self.engine.send(ReadPieces(self.engine.next_id()))
         if known or self.answer is not None:  # a reload: said before
             return

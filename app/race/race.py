@@ -400,7 +400,7 @@ class Race:
     def handle(self, event: Event) -> bool:
         """Take in an event; False if it is not about the race."""
         match event:
-            case Failed(cause="died") if self.ids & {event.id, *event.others}:
+            case Failed(cause="died") if self.ids & {event.id, *event.other_ids}:
                 self._died(event)
             case Loading() | LoadedSecondary() | Failed() | PieceTable() if event.id in self.models.ids:
                 self.loading = None

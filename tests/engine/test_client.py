@@ -81,7 +81,7 @@ def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
     until(client, seen, ended(id))
     (failed,) = failures(seen)
     assert seen[-1] is failed
-    assert (failed.id, failed.cause, failed.others) == (id, "died", [])
+    assert (failed.id, failed.cause, failed.other_ids) == (id, "died", [])
     assert "signal 9" in failed.sentence
     assert "chat is safe" in failed.sentence
     assert LONG.startswith(text_of(seen, id))

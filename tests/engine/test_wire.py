@@ -167,7 +167,7 @@ messages = st.one_of(
     st.builds(Loaded, id=numbers, info=names, unavailable=st.dictionaries(texts, texts, max_size=3)),
     st.builds(Steps, id=numbers, steps=st.lists(steps, max_size=4)),
     st.builds(Finished, id=numbers, reason=texts, tail=texts, prefill_seconds=seconds, busy_seconds=seconds),
-    st.builds(Failed, id=numbers, cause=texts, sentence=texts, ended=st.booleans(), others=st.lists(numbers, max_size=3)),
+    st.builds(Failed, id=numbers, cause=texts, sentence=texts, ended=st.booleans(), other_ids=st.lists(numbers, max_size=3)),
 )
 
 

@@ -168,7 +168,7 @@ class Lab:
                     continue
                 case Loaded() | Worked() | Finished() if event.id == id:
                     return event
-                case Failed() if event.id == id or id in event.others or event.cause == "died":
+                case Failed() if event.id == id or id in event.other_ids or event.cause == "died":
                     if event.cause == "cancelled":
                         raise Interrupted
                     sentence = event.sentence.partition(" Your chat is safe")[0]

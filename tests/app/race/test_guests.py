@@ -100,7 +100,7 @@ def test_a_model_that_cannot_be_loaded_costs_its_own_panes_alone(
 
 def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
-    engine.events.append(Failed(asked(engine, 0).id, "died", "It ended.", others=[loads(engine)[0].id, asked(engine, 1).id]))
+    engine.events.append(Failed(asked(engine, 0).id, "died", "It ended.", other_ids=[loads(engine)[0].id, asked(engine, 1).id]))
     dialogue.drain()
     assert [racer.answer.reason for racer in made.racers] == ["died", "died"]
     made.start()

@@ -196,7 +196,7 @@ def test_the_engines_end_leaves_the_chat_as_it_was(dialogue: Dialogue, engine: F
     write(engine, 0, records("greedy", [1, 2]))
     dialogue.drain()
     one, other = (racer.id for racer in made.racers)
-    engine.events.append(Failed(one, "died", "The engine was killed.", others=[other]))
+    engine.events.append(Failed(one, "died", "The engine was killed.", other_ids=[other]))
     dialogue.drain()
     assert [racer.answer.reason for racer in made.racers] == ["died", "died"]
     assert made.racers[0].error == "The engine was killed."

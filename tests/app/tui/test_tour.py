@@ -113,7 +113,7 @@ class Live(FakeEngine):
         ids = list(self.running)
         self.running.clear()
         self.events.append(
-            Failed(ids[0], "died", "The engine stopped (killed): the next message starts it again.", others=ids[1:])
+            Failed(ids[0], "died", "The engine stopped (killed): the next message starts it again.", other_ids=ids[1:])
         )
 
 
