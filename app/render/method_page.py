@@ -51,7 +51,7 @@ def method_lines(
         more = f" The grammar wrote {counted(free, 'token')} more, without a pass." if free else ""
         out += paragraph(why_none(method) + more, cells, "$quiet")
     else:
-        value = line(("drafts: ", "$quiet"), (f"{length.setting} {length.value}", "bold $accent"))
+        value = line(("drafts: ", "$quiet"), (f"{length.setting} = {length.value}", "bold $accent"))
         shorter, longer = keys
         hint = line((shorter, "bold $primary"), (" less  ", "$quiet"), (longer, "bold $primary"), (" more", "$quiet"))
         out += [ends(value, hint, cells)] if size(value) + size(hint) < cells else [value, hint]

@@ -66,7 +66,7 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
     ]
     if several:
         passes = counted(part.steps, "pass", "passes")
-        sections.insert(1, [line((f"Of its {passes} with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))])
+        sections.insert(2, [line((f"Of its {passes} with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))])
     for section in sections:
         if section:
             out += [(), *section]

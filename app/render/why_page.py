@@ -38,7 +38,8 @@ def why_lines(
     out: list[StyledLine] = []
     if found.speedup:
         said, style = _compared(found)
-        out += [*flowed(line((said, f"bold ${style}")), cells), *paragraph(_sum(found), cells, "$quiet"), ()]
+        out += flowed(line((said, f"bold ${style}")), cells)
+        out += [*(paragraph(_sum(found), cells, "$quiet") if found.cost else []), ()]
     for cause in found.causes[:MOST]:
         out += paragraph(cause.said, cells, "$foreground")
         if cause.gain and found.speedup:
@@ -57,11 +58,12 @@ def why_lines(
             out.append(line(("in force from now on", "$quiet")))
         elif change.method and key:
             out += flowed(line((key, "bold $primary"), (" does it, also in the middle of an answer", "$quiet")), cells)
-    if any(rates := answer.totals.position_acceptance):
+    totals = answer.by_method.get(found.part, answer.totals)
+    if any(rates := totals.position_acceptance):
         right = right_or_accepted(answer.label)
         out += [(), line((f"{right.capitalize()} at position n", "bold $primary"))]
-        if answer.totals.depth < answer.totals.drafted:
-            held, _ = hits(answer.totals, answer.label)
+        if totals.depth < totals.drafted:
+            held, _ = hits(totals, answer.label)
             out += paragraph(f"The tree held the {right} token in {held} passes.", cells, "$foreground")
         room = max(1, cells - 9)
         for at, rate in enumerate(rates[:8], 1):

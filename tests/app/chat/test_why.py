@@ -14,7 +14,7 @@ import pytest
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.chat.why import blame, diagnose
-from specchat.app.render.why_page import why_text
+from specchat.app.render.why_page import why_lines, why_text
 from specchat.app.saved.capture import SavedChat
 from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.engine.messages import Finished, Started, StepRecord
@@ -213,6 +213,16 @@ def test_the_sum_of_the_speed_is_shown() -> None:
     found = Situation().diagnose()
     assert found.speedup == pytest.approx(found.tokens / found.cost)
     assert f"{found.tokens:.2f} tokens ÷ {found.cost:.2f} plain passes = {found.speedup:.1f}×" in why_text(found)
+
+
+def test_the_page_of_one_part_has_figures_of_that_part_only() -> None:
+    answer = Situation(passes=3).answer(0)
+    for _ in range(9):
+        answer.add(StepRecord("greedy", [1], "x", nodes=1, forward_seconds=PLAIN))
+    page = "\n".join("".join(part for part, _ in row) for row in why_lines(answer, diagnose(answer, {}), 44, "^o a"))
+    assert page.startswith("greedy’s part: as fast as plain")
+    assert "at position n" not in page, "plain decoding guesses nothing"
+    assert "\n\n\n" not in page
 
 
 def test_no_method_is_advised_that_the_model_refuses() -> None:

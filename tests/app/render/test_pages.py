@@ -100,6 +100,8 @@ def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cell
     rows = numbers_lines(answer, steps[-1][0], Curve(), cells)
     assert all(length(row) <= cells for row in rows)
     assert sum("α" in part for row in rows for part, _ in row) <= 3
+    page = text(rows)
+    assert page.find("Tokens a pass") < page.find("Of its ") or "Of its " not in page, "the curve is of all its passes"
 
 
 def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
