@@ -43,7 +43,9 @@ class SettingsCommands:
 
     @runs(actions.SET)
     def set(self, *words: str) -> None:
-        """Change sampling or limits, `key=value …`, from the next answer on; alone, tell them."""
+        """Change sampling or limits, `key=value …` or `key value`, from the next answer on; alone, tell them."""
+        if len(words) == 2 and "=" not in "".join(words):
+            words = ("=".join(words),)
         given = pairs(words, "/set temperature=0.7")
         for key in given:
             if key not in (*SAMPLING, *LIMITS):

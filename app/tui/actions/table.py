@@ -13,6 +13,7 @@ from typing import Any
 from ....errors import UserError, did_you_mean
 from ...race.entry import split_prompt
 from ...settings.actions import ACTIONS, Action
+from ...settings.fields import SAMPLING
 from ...settings.keymap import GROUPS, KeyBinding, every_way
 
 COMMANDS = tuple(row for row in ACTIONS if row.slash)
@@ -41,8 +42,11 @@ def parse(text: str) -> tuple[Action, list[str]]:
     match = _COMMAND.fullmatch(text.strip())
     assert match is not None, "ask is_command first"
     name, rest = match[1] or "", match[2] or ""
+    if name in SAMPLING:
+        raise UserError(f"{name} is a setting: /set {name}={rest.strip() or '…'} changes it.")
     if name not in _NAMES:
-        raise UserError(f"There is no command /{name}: {did_you_mean(f'/{name}', [f'/{known}' for known in _NAMES])}")
+        near = did_you_mean(f"/{name}", [f"/{known}" for known in _NAMES], "type / to see them all.")
+        raise UserError(f"There is no command /{name}: {near}")
     row = _NAMES[name]
     # A prompt is no list of words: quotes in it are its own.
     if row.takes == "text":

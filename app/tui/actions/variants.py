@@ -67,7 +67,7 @@ class Retries:
 
         Args:
             words: `same`, `new` or `seed=N`: the same seed, a new one or this one; a new one where empty, if there is a
-                temperature.
+                temperature. A new one goes with the sampling in force, the others with the answer's own.
         """
         dialogue = self.host.dialogue
         index, answer = self._subject("retry")
@@ -75,10 +75,10 @@ class Retries:
         if words and (len(words) > 1 or not SEEDED.fullmatch(how)):
             raise UserError(f"/retry takes same, new or seed=N. /compare {how} answers with another method.")
         request = self._request(answer)
-        sampling = dict(request["sampling"])
-        how = how or ("new" if sampling["temperature"] else "same")
-        if how != "same" and not sampling["temperature"]:  # one may have been set since
-            sampling = dialogue.request()["sampling"]
+        sampling, current = dict(request["sampling"]), dialogue.request()["sampling"]
+        how = how or ("new" if sampling["temperature"] or current["temperature"] else "same")
+        if (how == "new" and current["temperature"]) or (how != "same" and not sampling["temperature"]):
+            sampling = dict(current)  # set since
         if how != "same" and not sampling.get("temperature"):
             raise NotPossible("At temperature 0 the seed changes nothing. Use /set temperature=0.8 first, then retry.")
         if reason := dialogue.unavailable.get(request["method"]):

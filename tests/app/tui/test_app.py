@@ -274,6 +274,12 @@ async def test_commands(make_chat: Make, engine: Any) -> None:
         assert "stop_loops=off" in toasts(app)
         assert await run("/set stop_loops=7") != ""
         assert "stop_loops takes true or false" in toasts(app)
+        assert await run("/set temperature 0.8") == ""
+        assert app.dialogue.options.sampling.temperature == 0.8
+        assert await run("/temperature 0.6") != ""
+        assert "temperature is a setting: /set temperature=0.6 changes it." in toasts(app)
+        assert await run("/xyzzy") != ""
+        assert "There is no command /xyzzy: type / to see them all." in toasts(app)
         assert await run("/set temperature=-1") != ""
         assert "temperature must be 0 or more" in toasts(app)
         assert await run("/set temprature=1") != ""

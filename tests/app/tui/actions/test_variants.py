@@ -149,6 +149,9 @@ async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, eng
         assert (engine.asked.method, engine.asked.sampling["seed"]) == ("lookup", 0)
         await answer(app, pilot, engine, make_steps, "One.")
         app.actions.command("/set temperature=0.8 seed=7")
+        app.actions.command("/retry")
+        assert engine.asked.sampling["temperature"] == 0.8, "from the next answer on"
+        await answer(app, pilot, engine, make_steps, "One.")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         app.actions.command("/set temperature=0.1 seed=9 max_tokens=5")
         app.dialogue.switch("greedy")
@@ -166,7 +169,7 @@ async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, eng
         await answer(app, pilot, engine, make_steps, "Else.")
         assert "seed 12" in shown(app)
         app.actions.command("/regenerate")
-        assert engine.asked.method == "lookup"
+        assert (engine.asked.method, engine.asked.sampling["temperature"]) == ("lookup", 0.1)
         assert engine.asked.sampling["seed"] not in (0, 7, 9, 12), "a new one"
         with pytest.raises(UserError, match="being written"):
             app.actions.command("/retry same")
