@@ -166,18 +166,18 @@ class TerminalApp(App[None]):
 
     def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
         """Say something over the keys at the bottom, where nobody reads, for some seconds. It takes the place of what is
-        not urgent.
+        not urgent, and of the same said before.
 
         Args:
             text: one sentence or two.
             severity: colours it.
             until: it goes once this is true: its cause is gone.
         """
-        for said in [said for said in self._notifications if said.severity == "information"]:
-            self._unnotify(said, refresh=False)
         seconds = 4 if severity == "information" else 6
         whole = Notification(sanitise(text), severity=severity, timeout=seconds, markup=False)
         note = replace(whole, message=self.cut(whole.message))
+        for said in [said for said in self._notifications if said.severity == "information" or said.message == note.message]:
+            self._unnotify(said, refresh=False)
         self.recent.append(whole)
         if until is not None:
             self._told.append((note, until))

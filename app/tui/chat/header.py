@@ -57,12 +57,12 @@ class ChatHeader(Widget):
                 parts.append(BASE)
         if name := constraint_name(dialogue.options.constraint):
             parts.append(f"{{}} {fit(one_line(name), 20)}")
+        if temperature := dialogue.options.sampling.temperature:
+            parts.append(f"temperature {temperature:g}" + (", recommended for it" if dialogue.recommended else ""))
         if info:
             parts.append(" ".join(one_line(str(info[key])) for key in ("device", "dtype") if info.get(key)))
             if info.get("parameters"):
                 parts.append(f"{count_of(info['parameters'])} parameters")
-        if temperature := dialogue.options.sampling.temperature:
-            parts.append(f"temperature {temperature:g}" + (", recommended for it" if dialogue.recommended else ""))
         for i, part in enumerate(filter(None, parts)):
             spare = room - left.cell_length - right.cell_length - 5
             if spare < 8 and i:

@@ -148,6 +148,8 @@ class ChatScreen(Screen[None]):
             self._tour = ""
             self.query_one(Welcome).end_offer()
         welcome = self.query_one(Welcome)
+        if empty and not welcome.display:
+            welcome.scroll_home(animate=False)
         welcome.display = empty
         welcome.model_is(self.dialogue.model == BUILTIN, self.dialogue.completes)
         self.input.placeholder = BEGIN if self.dialogue.completes else ASK

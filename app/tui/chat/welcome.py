@@ -98,7 +98,7 @@ OPENINGS = (
     Starter("Translate, by examples", "a pattern to follow", "English: bread\nFrench: pain\n\nEnglish: water\nFrench:"),
     Starter(
         "A question, by examples",
-        "a short answer, then the next question",
+        "a short answer, then a new question",
         "Q: What is the capital of Italy?\nA: Rome\n\nQ: What is the capital of Austria?\nA:",
     ),
     Starter("A Python function", "code: easy to guess", 'def is_prime(n):\n    """Return whether n is a prime number."""\n'),

@@ -42,6 +42,8 @@ async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses
             await pilot.press("alt+t")
             assert app.dialogue.options.sampling.temperature == temperature
         app.actions.command("/set temperature=0.9")
+        await pilot.resize_terminal(70, 30)
+        assert "temperature 0.9" in str(app.chat_screen.query_one("ChatHeader").render()), "before what never changes"
         assert app.dialogue.race_sampling.temperature == 0.9
         for temperature in (0.0, 0.9):
             await pilot.press("alt+t")

@@ -30,7 +30,10 @@ def row_under_cursor(screen: HelpScreen) -> str:
 @pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 36)])
 async def test_a_notice_takes_two_rows_and_the_help_has_all_of_it(make_chat: Make, size: tuple[int, int]) -> None:
     async with chatting(make_chat(), size=size, notifications=True) as (app, pilot):
-        app.tell("A short one.", "warning")
+        for _ in range(2):
+            app.tell("A short one.", "warning")
+            await settle(app, pilot)
+        assert shown(app) == ["A short one."], "not the same sentence twice"
         app.tell(LONG, "warning")
         await until(pilot, lambda: any("word0" in text for text in shown(app)))
         [cut] = shown(app)  # the one before has no room any more
