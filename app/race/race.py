@@ -100,6 +100,8 @@ class Race:
         self.paused = False
         self.pace = dialogue.pace
         """Passes a second that each lane takes at most; 0 for full speed."""
+        self.max_tokens = dialogue.options.max_tokens
+        """Longest text of a lane; None for as many tokens as fit."""
         self.slowed = False
         """Passes rested in between, for eyes. They take longer then, and not all alike: no speeds are told."""
         self.loading: Loading | None = None
@@ -173,7 +175,7 @@ class Race:
         racer.id = engine.next_id()
         self._own.add(racer.id)
         request = self.dialogue.request() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
-        request["sampling"] = asdict(self.dialogue.race_sampling)
+        request |= {"sampling": asdict(self.dialogue.race_sampling), "max_tokens": self.max_tokens}
         if racer.entry.key:  # another model has words and a template of its own
             request["think"] = word_for(self.models.info(racer.entry.key), self.dialogue.options.think)
             request.pop("template_vars", None)
@@ -278,7 +280,7 @@ class Race:
         if lengths:
             return max(1, *lengths)
         ahead = max((racer.track.amount(unit) for racer in self.racers), default=0)
-        limit = self.dialogue.options.max_tokens if unit == "tokens" else None
+        limit = self.max_tokens if unit == "tokens" else None
         return limit or max(64, 1 << ahead.bit_length())
 
     @property

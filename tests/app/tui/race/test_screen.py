@@ -271,6 +271,10 @@ async def test_p_holds_every_lane(make_chat: Make, engine: Any) -> None:
         assert [c.passes for c in engine.sent if isinstance(c, Pace)] == [10] * 3
         assert "10 passes a second" in screen._header.state[0]
         assert screen.race.slowed
+        await run(pilot, engine)
+        captions = str(screen._finish.render())
+        assert "passes" in captions
+        assert not any(time in captions for time in ("decoding", "prompt", "total")), "no clock that tells another order"
 
 
 async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
