@@ -55,8 +55,8 @@ class Draft(ChainDrafter):
 
     name = "draft"
     group = "draft model"
-    summary = "A small draft model guesses the next tokens; the target verifies them in one pass."
-    pays = "On most text, if the draft model is several times faster than the target and often agrees with it."
+    summary = "A small draft model guesses the next tokens; the model verifies them in one pass."
+    pays = "On most text, if the draft model is several times faster than the model and often agrees with it."
     explains = (
         "A small model writes a few tokens ahead, one after the other; a passage copied from the text it checks all at once. "
         "The large model then checks all of them in a single pass, keeps them up to the first that it would not have chosen, "

@@ -35,7 +35,7 @@ class Pard(Drafter):
     name = "pard"
     group = "trained"
     reads_cache = False
-    summary = "PARD: a draft model trained for it guesses several tokens in one pass, and the target verifies a tree of them."
+    summary = "PARD: a draft model trained for it guesses several tokens in one pass, and the model verifies a tree of them."
     pays = "With a PARD draft model: a draft takes one pass, however long it is."
     explains = (
         "A draft model usually needs a pass for each token that it guesses. This one was trained further to guess with gaps: "
