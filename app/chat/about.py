@@ -91,7 +91,8 @@ def known_word(info: Mapping[str, Any], word: str) -> str:
     """
     words, name = words_of(info), str(info.get("name") or "This model")
     if not info.get("thinking"):
-        raise NotPossible(f"{name} does not think before it answers: its chat template has no place for it.")
+        why = "its chat template has no place for it" if info.get("has_template", True) else "it is a base model"
+        raise NotPossible(f"{name} does not think before it answers: {why}.")
     if not words:
         raise NotPossible(f"{name} thinks, but its chat template has no switch for it.")
     if word not in words:
