@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from specchat.app.chat.about import known_word
 from specchat.app.render.blocks import TAIL
 from specchat.engine.messages import Finished, Loaded, Steps
+from specchat.errors import NotPossible
 
 from ....cases import FULL
 from ....fakes.pilots import Make, command, settle, toasts
@@ -169,6 +171,9 @@ async def test_think_switches_what_is_asked(make_chat: Make, engine: Any) -> Non
         assert "thinking off" in str(header.render())
         await command(pilot, "/think hard")
         assert "cannot think 'hard'" in toasts(pilot.app)
+    for info, why in (({}, "its chat template has no place for it"), ({"has_template": False}, "it is a base model")):
+        with pytest.raises(NotPossible, match=f"This model does not think before it answers: {why}"):
+            known_word(info, "off")
 
 
 async def test_copy_takes_the_answer_and_the_thought_on_demand(make_chat: Make, engine: Any) -> None:
