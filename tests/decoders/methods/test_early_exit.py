@@ -8,7 +8,7 @@ import pytest
 
 from specchat.backends import LoadOptions, Model, UserError, load_model
 from specchat.backends.base import Block
-from specchat.decoders.methods.early_exit import parse_skip
+from specchat.decoders.methods.early_exit import parse_skip, skip_text
 
 from ...fakes.answers import answered, plain
 from ...fakes.models.llama_tiny import needs_llama
@@ -34,6 +34,11 @@ def test_lists() -> None:
     assert parse_skip("2m,0", 4) == (1, a2, 3)
     assert parse_skip("1-2m,3", 4) == (0, Block(1, "attention"), a2)
     assert parse_skip("1 - 3", 4) == (0,)
+    for text in ("2", "0-2", "1a,3m", "0a,1-2,3-4m", "2a,3m,4"):
+        left_out = {(layer, kind) for layer in range(6) for kind in "am"}
+        for part in parse_skip(text, 6):
+            left_out -= {(part.layer, part.kind[0])} if isinstance(part, Block) else {(part, "a"), (part, "m")}
+        assert skip_text(left_out) == text
 
 
 @pytest.mark.parametrize("skip", ["", ",", "3,", "a", "3b", "a3", "3-", "-3", "3-4-5", "3 a m", "²", "1" * 5000, "3am", "drei"])
