@@ -41,12 +41,12 @@ class Confined:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self._lock = threading.Lock()
-        atexit.register(self.close)
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the process, unless it runs. It takes some 0.2 s to be ready, which calls wait for."""
         if self._process is None or self._process.poll() is not None:
             self.close()
+            atexit.register(self.close)
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
@@ -114,6 +114,7 @@ class Confined:
 
     def close(self) -> None:
         """End the process."""
+        atexit.unregister(self.close)
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +22,10 @@ from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.text import Stops
 
+from ...backends.hf.test_tokenizer import metaspace, raw
 from ...cases import FULL
 from ...fakes.answers import answered, one_by_one
-from ...fakes.models.llama_tiny import needs_llama
+from ...fakes.models.llama_tiny import needs_llama, tiny_folder
 from ...fakes.models.thinkers import ANSWER, FAMILIES, THOUGHT, UNSAID, thinker
 from .cases import CONSTRAINTS, prompts, valid
 
@@ -107,6 +110,27 @@ def test_what_the_grammar_writes_is_counted_apart(builtin_model: Model, draft_mo
     assert totals.own_tokens_per_step == 1
     # Every token but the last, which nobody reads, goes through the model once.
     assert conversation.session.length in (len(generation.tokens) - 1, len(generation.tokens) - 1 - len(steps[-1].tokens))
+
+
+@pytest.mark.parametrize("ends", [[99999], [-1]])
+def test_leading_spaces_are_shown_and_what_is_complete_ends_without_an_end_token(tmp_path: Path, ends: list[int]) -> None:
+    """SentencePiece drops the space before a text; and ids that no token has are no ends."""
+    folder = Path(shutil.copytree(tiny_folder(), tmp_path / "model"))
+    tokenizer = raw(metaspace(folder))
+    tokenizer.chat_template, tokenizer.eos_token = "{% for m in messages %}{{ m.content }}{% endfor %}", None
+    tokenizer.save_pretrained(folder)
+    for name in ("config.json", "generation_config.json"):
+        file = folder / name
+        file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token_id": ends}))
+    model = load_model(str(folder), LoadOptions(device="cpu"))
+    assert model.info.eos_ids == ()
+    for pattern, text in ((" hi", " hi"), ("  (a|hi)", None), ("hi", "hi")):
+        generation, steps = answered(model, encode_prompt(model, HI), "lookup", max_tokens=9, constraint=regex(pattern))
+        shown = "".join(step.text for step in steps)
+        assert (generation.finish_reason, generation.valid) == ("eos", True)
+        assert re.fullmatch(pattern, shown)
+        assert text is None or shown == text
+    model.close()
 
 
 HI = [{"role": "user", "content": "Hi"}]
