@@ -226,13 +226,13 @@ def _used(schema: Any) -> Iterator[str]:
 
 def _by_schema(schema: Mapping[str, Any], value: Any) -> bool:
     """What jsonschema says of a value; nothing is fetched. A schema that it cannot follow finds no fault."""
-    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
     from referencing import Registry
 
     kind = validator_for(schema, default=Draft202012Validator)
     try:
-        return bool(kind(schema, registry=Registry(), format_checker=FormatChecker()).is_valid(value))
+        return bool(kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER).is_valid(value))
     except Exception:  # a regex in Rust's syntax, a reference that leads nowhere
         return True
 

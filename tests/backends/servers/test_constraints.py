@@ -83,5 +83,7 @@ def test_what_comes_back_is_looked_at() -> None:
     assert nested.matches('{"owner": {"id": 2.0, "name": "Ana"}, "id": 1e0}')
     assert not nested.matches('{"id": 1, "owner": {"name": "Ana", "id": 2.5}}')
     assert json_schema({"$ref": "https://example.com/schema"}).matches("1")
+    assert json_schema({"type": "string", "format": "time"}).matches('"12:30:03-05:03"')
+    assert not json_schema({"type": "string", "format": "ipv4"}).matches('"1.2.3"')
     assert regex("[a-c]+ é").matches("abc é")
     assert not grammar(GBNF).matches("yes, no")

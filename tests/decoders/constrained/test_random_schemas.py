@@ -110,6 +110,6 @@ def test_every_method_writes_what_plain_decoding_does_and_jsonschema_takes(model
             assert generation.valid or generation.finish_reason != "eos", (i, method, schema, text)
             if generation.valid:
                 ended += 1
-                jsonschema.validate(json.loads(text), schema, format_checker=jsonschema.FormatChecker())
+                jsonschema.validate(json.loads(text), schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
     print(f"{ended} ended")
     assert ended
