@@ -32,7 +32,10 @@ td:nth-child(-n+2), th:nth-child(-n+2) { text-align: left; }
 """
 )
 
-CHART = "A bar is a method’s speedup, the line across it the 95% interval; plain decoding ends at the dashed line."
+CHART = (
+    "A bar is a method’s speedup, its colour the tokens a pass, the line across it the 95% interval; plain decoding ends at "
+    "the dashed line."
+)
 
 REACH = 1.25
 """The chart ends at so many times the greatest speedup: an interval of few prompts may go far beyond."""

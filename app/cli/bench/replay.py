@@ -20,7 +20,8 @@ from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
 from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table, write_table
 from .requests import ReplayRequest
-from .statistics import Pair, ratio, share
+from .run import measured_with
+from .statistics import Pair, interval, share, span
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 """Prompt lookup as published: what the others are compared with."""
@@ -175,6 +176,9 @@ def _summary(
     nodes = sum(n * count for row in rows for n, count in row["passes"])
     both = [(row, plain[key]) for row in rows if (key := (row["file"], row["record"])) in plain and _seconds(row)]
     measured = [Pair(row["tokens"], _seconds(row), other["tokens"], _seconds(other)) for row, other in both]
+    speedup, low, high = interval([[each] for each in measured]) if measured else (None, None, None)
+    if len(measured) < 2 or label == BASE:  # a single pair tells nothing of how far another would be from it
+        low = high = None
     return {
         "method": label,
         "transcripts": len(rows),
@@ -184,7 +188,9 @@ def _summary(
         "acceptance_rate": share(rows, lambda row: row["accepted"], lambda row: row["drafted"]),
         "nodes_per_pass": nodes / passes if passes else None,
         "draft_microseconds": sum(row["draft_seconds"] for row in rows) / passes * 1e6 if passes else None,
-        "measured_speedup": ratio(measured) if measured else None,
+        "measured_speedup": speedup,
+        "speedup_low": low,
+        "speedup_high": high,
         "tokens_per_second": tokens / sum(map(_seconds, rows)) if measured else None,
     }
 
@@ -202,13 +208,15 @@ COLUMNS = (
     ("nodes/pass", "nodes_per_pass", "{:.1f}"),
     ("µs/draft", "draft_microseconds", "{:.0f}"),
     ("speedup", "measured_speedup", "{:.2f}×"),
+    ("95%", "interval", "{}"),
     ("tokens/s", "tokens_per_second", "{:.1f}"),
 )
 
 
 def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> None:
     results = summarise(found, labels)
-    shown = [column for column in COLUMNS if any(row[column[1]] is not None for row in results)]
+    cells = [{**row, "interval": row["speedup_low"] and span(row["speedup_low"], row["speedup_high"])} for row in results]
+    shown = [column for column in COLUMNS if any(row[column[1]] is not None for row in cells)]
     several = len({row["set"] for row in results}) > 1
     head = [*(("set",) if several else ()), "method", *(title for title, _, _ in shown)]
     rows = [
@@ -217,7 +225,7 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
             row["method"],
             *("–" if row[key] is None else form.format(row[key]) for _, key, form in shown),
         ]
-        for row in results
+        for row in cells
     ]
     write_table(request.markdown, head, rows)
     if request.as_json:
@@ -226,6 +234,7 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
             "results": results,
             "problems": found.problems,
             "records": [{key: row[key] for key in RECORD} for row in found.rows],
+            **measured_with(),
         }
         print(json.dumps(report, ensure_ascii=False))
         return

@@ -24,7 +24,7 @@ from .items import Item, read_items
 from .lab import BASE, BenchRun, Clock, Lab, Spec, fingerprint, is_own, read_spec, read_specs, say, show_table, write_table
 from .requests import BenchRequest
 from .servers import choose_servers, is_server, place, refuse
-from .statistics import compare, summarise
+from .statistics import compare, span, summarise
 
 
 def print_report(bench: BenchRun) -> None:
@@ -32,8 +32,9 @@ def print_report(bench: BenchRun) -> None:
     request = bench.request
     report = report_of(bench)
     head, rows, best = table(report["results"], bench.base)
-    about = [_heading(report), report["headline"], AVERAGED, _measured_on(report)]
-    write_table(request.markdown, head, rows, "\n\n".join([*filter(None, about), ""]), best)
+    about = [_heading(report), report["headline"], AVERAGED, _crowd(report["machine"], request.clock)]
+    about = [*filter(None, about), _measured_on(report)]
+    write_table(request.markdown, head, rows, "\n\n".join([*about, ""]), best)
     if request.html is not None:
         from ...export.bench_html import bench_html
         from ...export.formats import write
@@ -49,7 +50,7 @@ def print_report(bench: BenchRun) -> None:
         say("")
         say("Head to head, how many times as fast:")
         show_table(*_comparisons(report["comparisons"]), left=3)
-    for said in filter(None, about[1:]):
+    for said in about[1:]:
         say(said)
 
 
@@ -62,6 +63,7 @@ def report_of(bench: BenchRun) -> dict[str, Any]:
         "backend": info["backend"],
         "device": info["device"],
         "dtype": info["dtype"],
+        "options": {name: value for name, value in request.settings.load_options().items() if name != "servers"},
         **({"servers": bench.servers} if bench.servers else {}),
         "prompts": len(bench.prompts.items),
         "prompt_set": bench.prompts.name,
@@ -75,15 +77,23 @@ def report_of(bench: BenchRun) -> dict[str, Any]:
         "problems": [*bench.prompts.problems, *bench.problems],
         "errors": sum(1 for row in bench.rows if row.get("error")),
         "record": str(bench.record),
-        "machine": {**machine(), "load": bench.load},
+        **measured_with(bench.load),
+    }
+
+
+def measured_with(load: Sequence[float] | None = None) -> dict[str, Any]:
+    """The machine and its load (by default that of now), the versions and the command, for those who measure again."""
+    return {
+        "machine": {**machine(), "load": loads() if load is None else load},
         "versions": {name: version for name, version in versions([]).items() if version},
         "command": shell_line("specchat", *sys.argv[1:]),
     }
 
 
 AVERAGED = (
-    "Every figure is a quotient of totals over all answers: tokens ÷ seconds, tokens ÷ passes. A speedup is tokens/s ÷ "
-    "plain decoding’s tokens/s on the same prompts."
+    "Every figure is a quotient of totals over all answers: tokens ÷ passes, tokens ÷ seconds, the prompt’s "
+    "included. A speedup is tokens/s ÷ plain decoding’s tokens/s on the same prompts. Draft and forward are shares of the wall "
+    "clock without the prompt’s."
 )
 """How rows are averaged."""
 
@@ -92,14 +102,17 @@ FEW_PROMPTS = 8
 
 
 def headline(results: Sequence[Mapping[str, Any]], base: str) -> str:
-    """The best method over all prompts, and how certain that is: `lookup 1.83×, 95% 0.64 to 9.91: too few prompts to say.`"""
+    """The best method over all prompts, and how certain that is: `lookup 1.83×, 95% 0.64 to 9.91: too few prompts to say.`
+    Where it is not, also the best that is surely faster than `base`."""
     whole = [row for row in results if row["category"] == results[-1]["category"] and row["method"] != base]
-    known = [row for row in whole if row["speedup"] is not None]
-    if not known:
-        return ""
-    row = max(known, key=lambda row: row["speedup"])
+    known = sorted((row for row in whole if row["speedup"] is not None), key=lambda row: row["speedup"], reverse=True)
+    sure = next((row for row in known if (row["speedup_low"] or 0) > 1), None)
+    return " ".join(_certainty(row, base) for row in known if row is known[0] or row is sure)
+
+
+def _certainty(row: Mapping[str, Any], base: str) -> str:
     low, high = row["speedup_low"], row["speedup_high"]
-    said = f"{row['method']} {row['speedup']:.2f}×" + (f", 95% {low:.2f} to {high:.2f}" if low is not None else "")
+    said = f"{row['method']} {row['speedup']:.2f}×" + (f", 95% {span(low, high, ' to ')}" if low is not None else "")
     if low is None or (low <= 1 <= high and row["prompts"] < FEW_PROMPTS):
         return f"{said}: too few prompts to say."
     if low > 1:
@@ -113,7 +126,18 @@ def _measured_on(report: Mapping[str, Any]) -> str:
     load = " to ".join(f"{each:.1f}" for each in here["load"])
     named = ", ".join(f"{name} {of[name]}" for name in ("specchat", "torch", "transformers", "llama-cpp-python") if name in of)
     busy = f", load {load}" if load else ""
-    return f"{here['processor']}, {counted(here['threads'], 'thread')}{busy}; {named}. {report['command']}"
+    return f"{here['processor']}, {counted(here['threads'], 'hardware thread')}{busy}; {named}. {report['command']}"
+
+
+def _crowd(here: Mapping[str, Any], clock: str) -> str:
+    """A sentence where more programs wanted a processor than there are, ours included."""
+    most = max(here["load"], default=0.0)
+    if most <= here["threads"] + 1:
+        return ""
+    advice = (
+        "Processor seconds leave out the waiting." if clock == "cpu" else "Run it again when it is idle, or use --clock cpu."
+    )
+    return f"The machine was busy: load {most:.1f} on {counted(here['threads'], 'hardware thread')}. {advice}"
 
 
 def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -161,7 +185,7 @@ def _cells(row: Mapping[str, Any], base: str) -> dict[str, str]:
         "method": row["method"],
         "tok/s": told("tokens_per_second", ".1f"),
         "speedup": "–" if row["speedup"] is None else f"{row['speedup']:.2f}×",
-        "95%": "" if row["method"] == base else _interval(row["speedup_low"], row["speedup_high"]),
+        "95%": "" if row["method"] == base else span(row["speedup_low"], row["speedup_high"]),
         "tok/pass": told("tokens_per_step"),
         "own/pass": told("own_tokens_per_step"),
         "accepted": told("acceptance_rate", ".0%"),
@@ -174,10 +198,6 @@ def _cells(row: Mapping[str, Any], base: str) -> dict[str, str]:
         "forward": told("forward_share", ".0%"),
         "passes": _known(row.get("certainty", {})),
     }
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return f"{low:.2f}–{high:.2f}" if low is not None and high is not None else "–"
 
 
 def _known(sure: Mapping[str, int]) -> str:
@@ -193,7 +213,7 @@ def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[
             line["method"],
             line["against"],
             f"{line['ratio']:.2f}×",
-            _interval(line["low"], line["high"]),
+            span(line["low"], line["high"]),
             f"{line['pairs']}",
         ]
         for line in lines
@@ -202,7 +222,8 @@ def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[
 
 def _heading(report: dict[str, Any]) -> str:
     seconds = "processor seconds" if report["clock"] == "cpu" else "wall clock"
-    place = f"{report['device']} ({report['backend']}, {report['dtype']})"
+    threads = counted(count, "thread") if (count := report["options"]["threads"]) else ""
+    place = f"{report['device']} ({', '.join(filter(None, (report['backend'], report['dtype'], threads)))})"
     if servers := report.get("servers"):
         place = ", ".join(f"{address} ({method})" for method, address in reversed(servers.items()))
     return (

@@ -14,6 +14,9 @@ RESAMPLES = 1000
 
 CONFIDENCE = 0.95
 
+FAR = 100
+"""Times as fast, beyond which the end of an interval is no figure any more."""
+
 SURE = ("exact", "unknown")
 """Whether the passes of a server's answer are known."""
 
@@ -67,6 +70,14 @@ def interval(groups: Sequence[Sequence[Pair]], seed: int = 0) -> tuple[float, fl
         math.exp(estimate - max(0.0, estimate - low) * wider),
         math.exp(estimate + max(0.0, high - estimate) * wider),
     )
+
+
+def span(low: float | None, high: float | None, to: str = "–") -> str:
+    """An interval as people read it, – for none. Two prompts may leave a factor of a million open: *over 100* says enough."""
+    if low is None or high is None:
+        return "–"
+    first = f"under {1 / FAR}" if low < 1 / FAR else f"{low:.2f}"
+    return first + to + (f"over {FAR}" if high > FAR else f"{high:.2f}")
 
 
 def pairs(rows: Iterable[Row], method: str, base: str, clock: str) -> dict[str, list[Pair]]:

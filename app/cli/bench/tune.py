@@ -26,9 +26,9 @@ from ..exit_codes import ANSWERED, USER
 from .items import Item, PromptSet, read_items
 from .lab import BASE, BenchRun, Lab, Spec, read_spec, read_specs, say, show_table, spec_of
 from .requests import BenchRequest, TuneRequest
-from .run import WARM_UP_TOKENS, answer_one
+from .run import WARM_UP_TOKENS, answer_one, measured_with
 from .servers import is_server
-from .statistics import Pair, interval, pair, ratio
+from .statistics import Pair, interval, pair, ratio, span
 from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, show_blocks, wanted
 
 KEPT = 3
@@ -316,16 +316,14 @@ def result_of(search: TuneSearch, ranked: Sequence[Spec]) -> dict[str, Any]:
     label = ranked[0].label
     found = search.pairs(label, search.items)
     speedup, low, high = interval([[each] for each in found]) if found else (0.0, 0.0, 0.0)
-    score = search.score(label, search.items)
     name, settings = ranked[0].name, ranked[0].settings
-    if score < 1:  # nothing beats plain decoding here
-        label, name, settings, score, speedup, low, high = BASE, BASE, {}, 1.0, 1.0, 1.0, 1.0
+    if speedup < 1:  # nothing beats plain decoding here
+        label, name, settings, speedup, low, high = BASE, BASE, {}, 1.0, 1.0, 1.0
     return {
         "method": name,
         "settings": dict(settings),
         "spec": label,
-        "speedup": score,
-        "total_speedup": speedup,
+        "speedup": speedup,
         "speedup_low": low,
         "speedup_high": high,
         "prompts": len(found),
@@ -361,6 +359,7 @@ def _report(
             "out_of_time": search.out_of_time,
             "equivalents": [{"engine": engine, "setting": here, "note": note} for engine, (here, note) in others.items()],
             "saved": saved,
+            **measured_with(),
         }
         print(json.dumps(data, ensure_ascii=False))
         return
@@ -377,16 +376,16 @@ def _report(
             else [line["method"], "–", "not measured"]
             for place, line in enumerate(rung["candidates"])
         ]
-        show_table(["method", "speedup", ""], rows)
+        show_table(["method", "mean of the prompts", ""], rows)
     if search.out_of_time:
         say(f"The {time_of(60 * request.minutes)} ran out before the search was finished. Allow more with --minutes.")
     if found is None:
         return
     say("")
     say(
-        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding. All tokens ÷ "
-        f"all seconds: {found['total_speedup']:.2f}×, 95% {found['speedup_low']:.2f} to {found['speedup_high']:.2f}, "
-        f"{counted(found['prompts'], 'prompt')}, {counted(search.passes, 'forward pass', 'forward passes')}."
+        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding by all tokens ÷ "
+        f"all seconds, 95% {span(found['speedup_low'], found['speedup_high'], ' to ')}, {counted(found['prompts'], 'prompt')}, "
+        f"{counted(search.passes, 'forward pass', 'forward passes')}."
     )
     if saved:
         say(f"Saved as this model's method in {saved}.")

@@ -110,6 +110,7 @@ def test_methods_are_compared_in_every_form(world: dict[str, Any]) -> None:
     ("speedup", "low", "high", "prompts", "said"),
     [
         (1.83, 0.64, 9.91, 4, "lookup 1.83×, 95% 0.64 to 9.91: too few prompts to say."),
+        (1.83, 0.0002, 1664017.91, 2, "lookup 1.83×, 95% under 0.01 to over 100: too few prompts to say."),
         (1.83, 0.64, 9.91, 40, "lookup 1.83×, 95% 0.64 to 9.91: not clearly faster than greedy."),
         (1.83, 1.7, 1.9, 4, "lookup 1.83×, 95% 1.70 to 1.90: faster than greedy."),
         (0.83, 0.7, 0.9, 40, "lookup 0.83×, 95% 0.70 to 0.90: nothing was faster than greedy."),
@@ -124,7 +125,23 @@ def test_the_headline_says_how_certain_it_is(
     worse = figures | {"method": "jacobi", "speedup": 0.5, "speedup_low": 0.4, "speedup_high": 0.6}
     best = figures | {"method": "lookup", "speedup": speedup, "speedup_low": low, "speedup_high": high}
     assert headline([plain, best, worse], "greedy") == said
+    # Where it may be the best by chance, what is surely faster is named too.
+    sure = figures | {"method": "draft", "speedup": speedup - 0.1, "speedup_low": 1.3, "speedup_high": 1.8}
+    more = f" draft {speedup - 0.1:.2f}×, 95% 1.30 to 1.80: faster than greedy."
+    assert headline([plain, sure, best, worse], "greedy") == (said if (low or 0) > 1 else said + more)
     assert headline([plain], "greedy") == ""
+
+
+@pytest.mark.parametrize(
+    ("clock", "advice"),
+    [("wall", "Run it again when it is idle, or use --clock cpu."), ("cpu", "Processor seconds leave out the waiting.")],
+)
+def test_the_report_says_that_the_machine_was_busy(run: Run, monkeypatch: pytest.MonkeyPatch, clock: str, advice: str) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (999.0, 0.0, 0.0))  # what this machine does meanwhile is chance
+    out = " ".join(run("--methods", "lookup", "--clock", clock, "--threads", 1).stdout.split())
+    assert "The machine was busy: load 999.0 on " in out
+    assert advice in out
+    assert ", 1 thread): 6 prompts" in out
 
 
 def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any], run: Run) -> None:

@@ -79,6 +79,8 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path, run: Run)
     assert rows["lookup"]["tokens_per_step"] > 2
     speeds = [rows[name]["tokens_per_second"] for name in ("lookup", "greedy")]
     assert rows["lookup"]["measured_speedup"] == pytest.approx(speeds[0] / speeds[1])
+    assert rows["lookup"]["speedup_low"] < rows["lookup"]["measured_speedup"] < rows["lookup"]["speedup_high"]
+    assert {"machine", "versions", "command"} <= set(report)
 
 
 @pytest.mark.parametrize(
