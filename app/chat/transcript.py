@@ -27,6 +27,11 @@ class Transcript:
     variants: Variants = field(default_factory=Variants, repr=False, compare=False)
     """The other ways that it went on."""
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is more than notices."""
+        return any(not isinstance(entry, Notice) for entry in self.entries)
+
     def answers(self) -> list[Answer]:
         return [entry for entry in self.entries if isinstance(entry, Answer)]
 

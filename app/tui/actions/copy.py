@@ -12,7 +12,7 @@ from threading import Lock
 from textual.app import App
 
 from ....errors import NotPossible, UserError, counted
-from ...chat.entries import Answer, Notice, Prompt
+from ...chat.entries import Answer, Prompt
 from ...settings import actions
 from ...text.cells import fit, one_line, sanitise
 from ..host import Host
@@ -188,7 +188,7 @@ class Copier:
         from ...export.markdown import chat_markdown
         from ...saved.capture import capture
 
-        if not any(not isinstance(entry, Notice) for entry in self.host.dialogue.transcript.entries):
+        if not self.host.dialogue.transcript.begun:
             raise NotPossible("There is nothing to copy yet. Ask something first.")
         self.text("".join(chat_markdown(capture(self.host.dialogue))), "the chat")
 

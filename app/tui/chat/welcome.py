@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from ...chat.entries import ChatEntry, Notice, Severity
 from ...settings.keymap import MENU
 from ...theming.colouring import INKS
 from ..keys.context import KeyContext, bindings_of, hints
@@ -110,6 +111,9 @@ OPENINGS = (
 TOUR = Starter("Take the tour", "30 seconds, live", "/tour")
 """Stands before the starters; no prompt, but the command."""
 
+STYLES: dict[Severity, str] = {"information": "italic $quiet", "warning": "$warning", "error": "$error"}
+"""How bad a notice is → its style."""
+
 DIGITS = "1234567890"
 """Digits of the rows, in order."""
 
@@ -130,7 +134,7 @@ class Welcome(VerticalScroll, can_focus=False):
         align: center middle; height: 1fr; scrollbar-size-vertical: 1; padding: 1 0;
         & > Static { width: 76; max-width: 92%; height: auto; }
         & > #welcome-text { margin-bottom: 1; color: $quiet; }
-        & > #welcome-offer { margin-bottom: 1; }
+        & > #welcome-offer, & > #welcome-notices { margin-bottom: 1; }
         & > OptionList {
             width: 76; max-width: 92%; height: auto; background: $background; border: none; padding: 0; overflow-x: hidden;
             text-wrap: nowrap; text-overflow: ellipsis;
@@ -157,8 +161,12 @@ class Welcome(VerticalScroll, can_focus=False):
     def __init__(self, offer: bool = False, *, tiny: bool = True, id: str | None = None) -> None:
         super().__init__(id=id)
         self._offer, self._tiny, self._base = offer, tiny, False
+        self._notices: tuple[ChatEntry, ...] = ()
 
     def compose(self) -> ComposeResult:
+        notices = Static(id="welcome-notices")
+        notices.display = False
+        yield notices
         letters = ("spec", f"bold {INKS['heat-3'].style}"), ("chat", f"bold {INKS['heat-5'].style}")
         yield Static(Content.assemble(*letters, ("  see how every token is decoded\n", "$quiet")), id="welcome-title")
         yield Static(self._what(), id="welcome-text")
@@ -215,6 +223,16 @@ class Welcome(VerticalScroll, can_focus=False):
         self.query_one("#welcome-text", Static).update(self._what())
         self.query_one("#welcome-how", Static).update(self._how())
         self.choices.set_options(self._options())
+
+    def tell(self, notices: tuple[ChatEntry, ...]) -> None:
+        """Show what there is to say of the settings and the model, above everything else."""
+        if notices == self._notices:
+            return
+        self._notices = notices
+        shown = self.query_one("#welcome-notices", Static)
+        shown.display = bool(notices)
+        lines = [Content.styled(each.text, STYLES[each.severity]) for each in notices if isinstance(each, Notice)]
+        shown.update(Content("\n").join(lines))
 
     def end_offer(self) -> None:
         self.query("#welcome-offer").remove()

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from ...chat.choosing import SELDOM
 from ...race.choices import ModelChoice
 from ...race.race import FEWEST, MOST
 from ...settings.keymap import HELP, MOVES, SETUP
@@ -78,7 +79,8 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self.lanes = [LanePick(name) for name in chosen]
         """The lanes, in the order of the panes."""
         ranked = sorted(items, key=lambda item: (bool(item.reason), item.id not in chosen))
-        self._items = [item for item in ranked if len(items) <= ROWS or not item.reason][:ROWS]
+        useful = [item for item in ranked if item.id in chosen or not (item.reason or item.id in SELDOM)]
+        self._items = (ranked if len(items) <= ROWS else useful)[:ROWS]
         self._rest = [item for item in items if item not in self._items]
         """Methods behind the last row."""
         self._refused = ""

@@ -206,3 +206,18 @@ def test_a_template_is_of_one_model(dialogue: Dialogue, engine: Any) -> None:
     dialogue.load_model("other.gguf")
     first, second = [each.chat_template for each in engine.sent if isinstance(each, Load)][-2:]
     assert (first, second) == ("mine.jinja", "")
+
+
+async def test_a_notice_leaves_the_starters_there(make_chat: Make, engine: Any) -> None:
+    """What a model has to say of itself stands above them, until the chat begins."""
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
+        app.dialogue.notice("Runs in bfloat16.", "warning")
+        app.changed()
+        await pilot.pause()
+        assert "Runs in bfloat16." in welcome(app)
+        assert STARTERS[1].title in welcome(app)
+        assert "tab starters" in str(app.chat_screen.query_one("#keys").render())
+        await pilot.press("tab", "2")
+        assert STARTERS[0].prompt in [entry.text for entry in app.dialogue.transcript.entries]
+        assert not app.chat_screen.query_one("#welcome").display
+        assert "Runs in bfloat16." in shown(app)
