@@ -127,7 +127,8 @@ def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> ChatTrack
     present = db.execute("SELECT ways FROM chats WHERE id = ?", (source.chat,)).fetchone() if ours else None
     known = source.rows if present else {}
     # Where entries were taken back for good, or another specchat went on with the same chat, its end stays: this is a branch.
-    same = source is track and present == (track.ways,) and known.keys() <= now.entries.keys()
+    whole = all(entry in now.entries or isinstance(entry, Notice) for entry in known)
+    same = source is track and present == (track.ways,) and whole
     chat = source.chat if same else None
     if chat is None:
         chat = db.execute(

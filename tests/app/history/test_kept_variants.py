@@ -135,11 +135,14 @@ def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, m
     ]
 
 
-def test_a_chat_that_is_forgotten_leaves_nothing_behind(chats: Chats, many: Dialogue) -> None:
-    with chats.store.transaction() as db:
-        db.execute("DELETE FROM chats")
-    for table in ("chats", "entries", "parts", "words"):
-        assert chats.store.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+def test_a_way_of_notices_alone_is_forgotten_in_place(chats: Chats, recorder: Recorder, many: Dialogue) -> None:
+    begin(many, 0)
+    many.notice("The draft model is missing.", "warning")
+    keep(recorder, many)
+    turn(many, 0, 0)
+    keep(recorder, many)
+    assert chats.count() == 1
+    assert every_way(chats.open(1).transcript) == WAYS
 
 
 def test_two_that_turn_the_same_chat_lose_nothing(

@@ -96,41 +96,33 @@ def test_an_answer_is_there_as_far_as_it_is_while_it_is_written(
     assert [found.chat.id for found in chats.search('"MORE. one"')] == [chats.latest().id]
 
 
-def test_nothing_is_written_for_a_look_that_brought_nothing_new(recorder: Recorder, dialogue: Dialogue, say: Say) -> None:
-    handed = []
-    recorder._hand_over = lambda chat, transcript: handed.append(transcript)  # type: ignore[method-assign]
-    recorder.note(dialogue)
-    dialogue.notice("Only a notice.")
-    recorder.note(dialogue)
-    assert not handed
-    say("Hello")
-    for _ in range(5):
-        recorder.note(dialogue)
-    assert len(handed) == 1
-
-
-def test_looks_at_a_growing_answer_are_spaced(
+def test_looks_are_spaced_and_those_that_bring_nothing_new_write_nothing(
     recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
     monkeypatch.setattr(recorder_module, "monotonic", lambda: now)
-    handed = []
-    recorder._hand_over = lambda chat, transcript: handed.append(transcript)  # type: ignore[method-assign]
+    moments: list[str | None] = []
+
+    def snapshot(transcript: Transcript, about: Any) -> Any:  # to count them
+        moments.append(transcript.answers()[-1].reason)
+        return real(transcript, about)
+
+    real = recorder_module.snapshot
+    monkeypatch.setattr(recorder_module, "snapshot", snapshot)
+    dialogue.notice("Only a notice.")
+    recorder.note(dialogue)
     dialogue.submit("Go")
     engine.begin()
-    for _ in range(50):
+    for wait in (*[0.0] * 50, recorder_module.FLUSH_SECONDS):
+        now += wait
         engine.events.append(Steps(engine.asked.id, make_steps("word")))
         dialogue.drain()
         recorder.note(dialogue)
-    assert len(handed) == 1
-    now += recorder_module.FLUSH_SECONDS
-    recorder.note(dialogue)
-    assert len(handed) == 2
     engine.finish()
     dialogue.drain()
-    recorder.note(dialogue)
-    assert len(handed) == 3
-    assert recorder._last[0][3] == "eos"
+    for _ in range(5):
+        recorder.note(dialogue)
+    assert moments == [None, None, "eos"]
 
 
 def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
