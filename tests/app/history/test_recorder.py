@@ -17,6 +17,7 @@ from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.typed import NEW, Drafts, Typed
+from specchat.app.history.writing import ChatSnapshot, snapshot
 from specchat.engine.messages import PieceTable, Steps
 
 from ..conftest import keep
@@ -103,12 +104,11 @@ def test_looks_are_spaced_and_those_that_bring_nothing_new_write_nothing(
     monkeypatch.setattr(recorder_module, "monotonic", lambda: now)
     moments: list[str | None] = []
 
-    def snapshot(transcript: Transcript, about: Any) -> Any:  # to count them
+    def noted(transcript: Transcript, about: Any) -> ChatSnapshot:  # to count them
         moments.append(transcript.answers()[-1].reason)
-        return real(transcript, about)
+        return snapshot(transcript, about)
 
-    real = recorder_module.snapshot
-    monkeypatch.setattr(recorder_module, "snapshot", snapshot)
+    monkeypatch.setattr(recorder_module, "snapshot", noted)
     dialogue.notice("Only a notice.")
     recorder.note(dialogue)
     dialogue.submit("Go")
