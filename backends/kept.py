@@ -15,6 +15,10 @@ from typing import Any
 from .. import __version__
 from ..plain_file import cache_folder, read_json, write_json
 
+GIVEN = "SPECCHAT_PASSES"
+"""The variable that gives the seconds of passes in place of a measurement, so that every run drafts the same. What is kept
+while it is set holds for runs with the same one alone."""
+
 OLDEST = 30 * 86_400
 """Seconds for which a measurement is kept: a machine gets other firmware, and cooler or warmer."""
 
@@ -48,6 +52,6 @@ def keep(kind: str, about: Sequence[Any], found: dict[str, Any]) -> None:
 
 
 def _path(kind: str, about: Sequence[Any]) -> Path:
-    machine = platform.node(), platform.machine(), os.cpu_count()
+    machine = platform.node(), platform.machine(), os.cpu_count(), os.environ.get(GIVEN, "")
     key = hashlib.sha256(json.dumps((__version__, *machine, *about), sort_keys=True, default=str).encode()).hexdigest()[:16]
     return cache_folder() / kind / f"{key}.json"

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import UserError
 from .base import ROOT, Session
-from .kept import keep, recall
+from .kept import GIVEN, keep, recall
 
 Curve = tuple[tuple[int, float], ...]
 """(nodes, seconds), by rising nodes."""
@@ -35,9 +35,6 @@ TWICE = 8
 MOST_ROUNDS = 4
 SECONDS = 1.5
 """After which no further round begins, and, in the first one, only FIRST_SIZES are measured."""
-
-GIVEN = "SPECCHAT_PASSES"
-"""The variable that gives the curve in place of a measurement, so that every run drafts the same."""
 
 BUSY = 0.85
 """A round in which the thread computed for less than this share of the time was disturbed by other programs: it is measured

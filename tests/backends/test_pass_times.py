@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model
-from specchat.backends.kept import identity
-from specchat.backends.pass_times import BEHIND, GIVEN, MOST_ROUNDS, SIZES, TOKENS, Curve, given_curve, kept_curve, pass_seconds
+from specchat.backends.kept import GIVEN, identity
+from specchat.backends.pass_times import BEHIND, MOST_ROUNDS, SIZES, TOKENS, Curve, given_curve, kept_curve, pass_seconds
 from specchat.backends.proof_text import proof_text
 from specchat.errors import UserError
 
@@ -95,6 +95,11 @@ def test_a_curve_is_kept_for_each_file_until_it_is_old(tmp_path: Path, monkeypat
     assert measured()[0] == ((1, 3.0),)
     now += 31 * 86_400
     assert measured() == (((1, 4.0),), now)
+    with monkeypatch.context() as patch:
+        patch.setenv(GIVEN, "1:1 64:1.001")
+        curves = iter([((1, 9.0),)])
+        assert measured()[0] == ((1, 9.0),)
+    assert measured() == (((1, 4.0),), now), "what was given is not taken for a measurement later"
 
 
 def test_what_was_kept_is_measured_again_where_the_file_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
