@@ -35,7 +35,7 @@ def choose_device(wanted: str) -> torch.device:
         module = torch.get_device_module(kind)
         available = bool(module.is_available())
     except (AttributeError, RuntimeError, TypeError):
-        raise UserError(f"torch knows no device {kind!r}. Use --device cpu, cuda, mps or xpu.") from None
+        raise UserError(f"PyTorch knows no device {kind!r}. Use --device cpu, cuda, mps or xpu.") from None
     if not available:
         what = {"cuda": "CUDA device", "mps": "Apple GPU (MPS)"}.get(kind, f"device of the kind {kind}")
         raise UserError(f"There is no {what} here, or this torch was built without it. Use --device cpu.")
