@@ -75,7 +75,7 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
         if figures.speedup and any(method_named(name).name != "greedy" for name in answer.methods):
             parts.append((times(figures.speedup), _style(figures.speedup)))
         elif figures.contended:
-            parts.append(("speed unknown: the machine was busy", "warning"))
+            parts.append(("speedup unknown: the machine was busy", "warning"))
         parts.append((f"{figures.tokens_per_step:.1f} tokens a pass" if figures.steps else "", "quiet"))
         speed = "slowed down" if figures.rested else speed_of(figures.tokens_per_second) if figures.tokens_per_second else ""
         parts.append((speed, "quiet"))

@@ -96,7 +96,7 @@ class ChatScreen(Screen[None]):
         yield ChatHeader(self.dialogue, id="header")
         with Vertical(id="body"):
             with Container(id="stage"):
-                welcome = Welcome(self._tour == "offer", tiny=self.dialogue.model == BUILTIN, id="welcome")
+                welcome = Welcome(self._keymap, self._tour == "offer", tiny=self.dialogue.model == BUILTIN, id="welcome")
                 welcome.display = not self.dialogue.transcript.begun
                 yield welcome
                 yield TranscriptView(self.dialogue.transcript, id="transcript")

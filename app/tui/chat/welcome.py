@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from ...chat.entries import ChatEntry, Notice, Severity
-from ...settings.keymap import MENU
+from ...settings.keymap import MENU, shown_keys
 from ...theming.colouring import INKS
 from ..keys.context import KeyContext, bindings_of, hints
 
@@ -158,8 +159,9 @@ class Welcome(VerticalScroll, can_focus=False):
 
         text: str
 
-    def __init__(self, offer: bool = False, *, tiny: bool = True, id: str | None = None) -> None:
+    def __init__(self, keymap: Mapping[str, str], offer: bool = False, *, tiny: bool = True, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._keymap = keymap
         self._offer, self._tiny, self._base = offer, tiny, False
         self._notices: tuple[ChatEntry, ...] = ()
 
@@ -202,7 +204,7 @@ class Welcome(VerticalScroll, can_focus=False):
         if self._base:
             return Content.assemble(
                 "This is a base model: it goes on from a text, and answers no messages. Type a beginning; ",
-                ("alt+g", "bold $foreground"),
+                (shown_keys("go_on", self._keymap), "bold $foreground"),
                 " lets it write more. The stronger the colour, the more tokens came out of one pass.",
             )
         return Content.assemble(

@@ -170,8 +170,9 @@ class Tour:
         rate = len(self._answer.log.tokens) / RACE_SECONDS
         race = Race(dialogue, *subject, [races.entry(name) for name in names], races.heard)
         race.pace = rate if rate * self._pass_seconds < 1 else 0.0
-        if self._cut:  # the model knows no end
-            race.max_tokens = len(self._answer.log.tokens)
+        if self._cut:  # the model knows no end: as much as plain decoding writes in time, while others take their turns
+            fit = LONGEST_RACE / len(names) / max(self._pass_seconds, TICK / 10)
+            race.max_tokens = min(len(self._answer.log.tokens), round(fit))
         chat, self._caption = self._caption, Caption()
         self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if race.pace else ''}.")
         screen = races.begin(race, self._caption)

@@ -38,7 +38,7 @@ def said(answer: Answer) -> str:
         (written(("draft", 3, 4, 2), repeats=30), "3.0 tokens a pass · 300 tokens/s · draft"),
         (
             written(("draft", 3, 4, 2), repeats=30, contended=True),
-            "speed unknown: the machine was busy · 3.0 tokens a pass · 300 tokens/s · draft",
+            "speedup unknown: the machine was busy · 3.0 tokens a pass · 300 tokens/s · draft",
         ),
         (written(("greedy", 1, 0, 0), repeats=9), "1.0 tokens a pass · 100 tokens/s · greedy"),
         (

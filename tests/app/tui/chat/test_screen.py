@@ -138,12 +138,21 @@ def header(app: Any) -> str:
 async def test_it_says_what_it_is_and_offers_beginnings(make_chat: Make, base: Any) -> None:
     async with chatting(make_chat(), base, size=SIZE) as (app, pilot):
         assert "base model" in header(app)
+        await pilot.resize_terminal(80, 24)
         assert "goes on from a text" in welcome(app)
+        assert "^o g" in welcome(app), "as the bar shows it"
+        assert "…" not in welcome(app)
         assert OPENINGS[2].title in welcome(app)
         assert STARTERS[1].title not in welcome(app)
         assert app.box.placeholder.startswith("Begin a text")
         await pilot.press("tab", "2")
         assert base.asked.messages == [{"role": "user", "content": OPENINGS[0].prompt}]
+        base.begin([])
+        base.finish("cancelled")
+        await settle(app, pilot)
+        await pilot.press("ctrl+l")
+        await settle(app, pilot)
+        assert app.chat_screen.query_one("#welcome").scroll_offset.y == 0, "the title is in view again"
 
 
 async def test_others_say_nothing_of_it(make_chat: Make, engine: Any) -> None:
