@@ -119,6 +119,8 @@ def allowed_nodes(tree: Tree, matcher: Matcher) -> tuple[set[int], set[int]]:
         only = matcher.forced(line)[:1]
         for node in children[parent]:
             token = tree.tokens[node]
+            if not parent and matcher.before is not None and matcher.before(token):
+                continue  # none of the answer, so that nothing of it follows in this pass
             if (token != only[0]) if only else not matcher.may_follow(line, token):
                 continue
             allowed.add(node)
