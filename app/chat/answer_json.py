@@ -7,7 +7,7 @@ from typing import Any
 
 from ...engine.catalog import Totals
 from ...engine.options import flops
-from .entries import Answer
+from .entries import TELLING_STEPS, Answer
 
 WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
 """K that an answer's figures try out."""
@@ -16,8 +16,7 @@ DOUBLE = 2.0
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """What `specchat run --json` tells of it. `tokens` counts an EOS token that was produced; rates are 0 where nothing was
-    measured."""
+    """What `specchat run --json` tells of it. `tokens` counts an EOS token that was produced; None is what was not measured."""
     totals, figures = answer.totals, answer.figures
     plain = figures.plain_seconds
     return {
@@ -32,26 +31,27 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         **({"valid": answer.valid, "constraint": answer.asked["constraint"]["kind"]} if answer.asked.get("constraint") else {}),
         "draft_tokens": figures.drafted,
         "accepted_tokens": figures.accepted,
-        "acceptance_rate": figures.acceptance or 0.0,
+        "acceptance_rate": figures.acceptance,
         "ahead_tokens": totals.ahead,
         "wasted_tokens": totals.wasted,
-        "alpha": totals.alpha,
+        "alpha": totals.alpha if totals.drafted else None,
         "position_acceptance": totals.position_acceptance,
         "drafters": {name: asdict(part) for name, part in totals.parts.items()},
         "nodes": totals.nodes,
         "nodes_per_token": totals.nodes_per_token,
-        "flops_per_token": flops(answer.weights, totals.nodes_per_token),
+        "flops_per_token": flops(answer.weights, totals.nodes_per_token) or None,
         "prefill_seconds": figures.prefill_seconds,
         "first_token_seconds": figures.first_seconds,
         "decode_seconds": totals.seconds,
-        "tokens_per_second": totals.tokens_per_second,
+        "tokens_per_second": totals.tokens_per_second or None,
         "draft_seconds": totals.draft_seconds,
         "forward_seconds": totals.forward_seconds,
         "other_seconds": totals.other_seconds,
-        "draft_token_seconds": totals.draft_token_seconds,
-        "plain_seconds": plain,
+        "draft_token_seconds": totals.draft_token_seconds or None,
+        "plain_seconds": plain or None,
         "pass_seconds": totals.pass_seconds,
-        "speedup": figures.speedup,
+        "speedup": figures.speedup or None,
+        "busy": figures.contended,
         "by_method": {name: _part(part, plain) for name, part in answer.by_method.items()},
         "what_if": _what_if(totals, plain),
         "finish_reason": answer.reason or "",
@@ -83,7 +83,7 @@ def _served(answer: Answer) -> dict[str, Any]:
     ids = answer.log.tokens.tolist()
     return {
         "decode_seconds": figures.decode_seconds,
-        "tokens_per_second": figures.tokens_per_second,
+        "tokens_per_second": figures.tokens_per_second or None,
         "token_ids": ids if min(ids, default=0) >= 0 else [],
         "runs": answer.totals.runs if figures.certainty == "exact" else [],
         "certainty": figures.certainty,
@@ -95,9 +95,9 @@ def _part(totals: Totals, plain: float) -> dict[str, Any]:
     return {
         "tokens": totals.tokens,
         "tokens_per_step": totals.tokens_per_step,
-        "alpha": totals.alpha,
-        "speedup": totals.speedup(plain),
-        "tokens_per_second": totals.tokens_per_second,
+        "alpha": totals.alpha if totals.drafted else None,
+        "speedup": (totals.speedup(plain) or None) if totals.timed >= TELLING_STEPS else None,
+        "tokens_per_second": totals.tokens_per_second or None,
     }
 
 

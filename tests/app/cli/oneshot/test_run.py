@@ -91,7 +91,7 @@ def test_json_has_every_figure(call: Call, model: str, method: str) -> None:
         "draft_tokens accepted_tokens acceptance_rate ahead_tokens wasted_tokens alpha position_acceptance drafters "
         "nodes nodes_per_token flops_per_token prefill_seconds first_token_seconds decode_seconds "
         "tokens_per_second draft_seconds forward_seconds other_seconds draft_token_seconds plain_seconds pass_seconds "
-        "speedup by_method what_if finish_reason text token_ids runs messages"
+        "speedup busy by_method what_if finish_reason text token_ids runs messages"
     ).split(" ")
     assert data["model"] == model
     assert (data["backend"], data["method"], data["finish_reason"]) == ("recorded", method, "eos")
@@ -104,7 +104,12 @@ def test_json_has_every_figure(call: Call, model: str, method: str) -> None:
     assert data["tokens_per_second"] == pytest.approx(data["tokens"] / data["decode_seconds"])
     if method == "greedy":
         assert set(data["runs"]) == {1}
-        assert (data["draft_tokens"], data["acceptance_rate"]) == (0, 0)
+        assert (data["draft_tokens"], data["acceptance_rate"], data["alpha"], data["draft_token_seconds"]) == (
+            0,
+            None,
+            None,
+            None,
+        )
     else:
         assert max(data["runs"]) > 1
         assert data["acceptance_rate"] == pytest.approx(data["accepted_tokens"] / data["draft_tokens"])
@@ -112,7 +117,9 @@ def test_json_has_every_figure(call: Call, model: str, method: str) -> None:
         # Beside other programs no plain step is compared.
         assert list(data["what_if"].get("speedups", {})) == (["1", "2", "3", "4", "6", "8"] if data["plain_seconds"] else [])
     assert sum(count for _, count, _ in data["pass_seconds"]) <= data["steps"]
-    assert data["flops_per_token"] == 0, "a recorded answer is not computed"
+    assert data["flops_per_token"] is None, "a recorded answer is not computed"
+    assert data["speedup"] is None or not data["busy"]
+    assert data["by_method"][method]["speedup"] == data["speedup"], "what is not told of the whole is not told of its part"
 
 
 def test_limits_and_stops(call: Call, model: str) -> None:
