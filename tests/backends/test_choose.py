@@ -322,3 +322,12 @@ def test_candidates_are_the_most_probable_tokens_or_a_sample_in_order_of_drawing
     penalised = Sampling(repetition_penalty=50.0)
     best = int(p[0].argmax())
     assert scores.candidates(1, penalised, [[best], [], [], []])[0][0][0] != best
+
+
+def test_masked_rows_are_their_own_and_have_no_token_beyond_the_mask() -> None:
+    both = TorchScores(torch.randn(2, 70), (3, 4), (8, 9))
+    masks = np.array([[1 << 5, 0], [3, 0]], np.int32)
+    masked = both.masked((1, 0), (masks[1], masks[0]))
+    assert (masked.nodes, masked.positions) == ((4, 3), (9, 8))
+    assert [row.isfinite().nonzero().flatten().tolist() for row in masked.logits] == [[0, 1], [5]]
+    assert torch.equal(masked.logits[0, :2], both.logits[1, :2])

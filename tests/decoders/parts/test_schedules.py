@@ -102,6 +102,11 @@ def test_the_published_schedules_step_as_published() -> None:
     assert lengths("heuristic", outcomes) == [4, 6, 6, 5, 6, 6, 6, 6, 5]
     assert lengths("confidence", outcomes) == [6] * 9
     assert lengths("plus-minus-one", [False] * 4) == [1, 1, 1, 1]
+    for accepted in (0, 2):
+        schedule = Schedule("heuristic")
+        assert schedule.length(4, 6) == 4
+        schedule.learn(2, accepted, 3, 0.1, [0.01])
+        assert schedule.length(4, 6) == 4, "a chain that the end cut short tells nothing"
 
 
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
