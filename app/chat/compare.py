@@ -110,7 +110,7 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Sty
     """
     at = next(i for i, answer in enumerate(answers) if answer is shown)
     first = answers[0]
-    rows = [[badge(at, len(answers)), "tokens", "tok/pass", "tok/s", "speedup", ""]]
+    rows = [[badge(at, len(answers)), "tokens", "a pass", "tokens/s", "× 1st", ""]]
     alike = [likeness(answer, first) for answer in answers]
     for number, (answer, like) in enumerate(zip(answers, alike, strict=True)):
         figures, own = answer.figures, first.figures
