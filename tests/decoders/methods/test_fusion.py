@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from statistics import mean
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,6 +150,14 @@ def test_at_least_as_good_as_lookup(edits: float, nodes: int) -> None:
     ours = score(lambda: fusion(nodes=nodes, recycle=0))
     assert ours >= score(lambda: Lookup(LookupParams(nodes=nodes)))
     assert ours >= score(lambda: Lookup(LookupParams(variant="reference")))
+
+
+def test_of_a_token_that_occurs_twice_the_successors_in_the_text_stay() -> None:
+    rows = [[(9, 0.0)], [(1, 0.0)], [(2, 0.0)]]
+    verified: Any = SimpleNamespace(tree=Tree([5, 7, 7], [-1, 0, 0]), path=[0, 1], scores=SimpleNamespace(top=lambda _: rows))
+    recycled = Recycled(1)
+    recycled.learn(verified)
+    assert recycled.guess([5, 7]) == [(1, 1.0)]
 
 
 def test_recycled_successors_vote_and_their_worth_is_learned() -> None:
