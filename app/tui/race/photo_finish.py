@@ -122,10 +122,9 @@ class PhotoFinish(Widget):
             ),
             *([] if line else [(unit, [(f"{row.amount:,}", "$quiet") for row in rows])]),
             ("accepted", [("–" if row.acceptance is None else percent(row.acceptance), "$quiet") for row in rows]),
+            *([] if slowed else [("prompt", [(clock_of(row.prompt_seconds), "$quiet") for row in rows])]),
+            *([] if slowed else [("total", [(clock_of(row.prompt_seconds + row.seconds), "$quiet") for row in rows])]),
         ]
-        if not slowed:
-            columns.append(("prompt", [(clock_of(row.prompt_seconds), "$quiet") for row in rows]))
-            columns.append(("total", [(clock_of(row.prompt_seconds + row.seconds), "$quiet") for row in rows]))
         marks = [(f"{row.sign} {row.mark}", row.mark_style) for row in rows]
         marks = [(row.doing, "$warning") if row.doing else mark for row, mark in zip(rows, marks, strict=True)]
         said = max((width(text) for text, _ in marks), default=0)

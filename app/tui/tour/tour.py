@@ -160,7 +160,7 @@ class Tour:
         if self._writing and not await self._until(lambda: not self._writing, REST_SECONDS):
             self._cut = self.dialogue.cancel()
             await self._until(lambda: not self._writing)
-        await self._wait(LOOK_SECONDS)
+        await self._until(lambda: False, LOOK_SECONDS)
 
     async def _race(self) -> None:
         dialogue, races = self.dialogue, self._races
@@ -262,9 +262,6 @@ class Tour:
             await self._tick()
             passes, more = len(log) - first, len(log.tokens) - tokens
             self._say(step, sentence, f"{counted(more, 'token')}, {counted(passes, 'pass', 'passes')}")
-
-    async def _wait(self, seconds: float) -> None:
-        await self._until(lambda: False, seconds)
 
     async def _until(self, condition: Callable[[], bool], most: float = inf) -> bool:
         """Wait until something has come about; whether it has, within so many seconds."""
