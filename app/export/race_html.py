@@ -48,7 +48,7 @@ RACE_STYLE = (
 .pane h2 .success { color: $success; }
 .pane h2 .warning { color: $warning; }
 .pane h2 .error { color: $error; }
-.controls { display: flex; gap: 1ch; align-items: center; color: $quiet; font-size: 13px; min-height: 2rem; }
+.controls { display: flex; gap: 1ch; align-items: center; color: $quiet; font-size: 13px; min-height: 2rem; margin: 0 0 1rem; }
 button {
   font: inherit; color: $primary; background: $panel; border: 1px solid $line; border-radius: 4px;
   padding: .2rem 1.2ch; cursor: pointer;

@@ -177,8 +177,6 @@ def _summary(
     both = [(row, plain[key]) for row in rows if (key := (row["file"], row["record"])) in plain and _seconds(row)]
     measured = [Pair(row["tokens"], _seconds(row), other["tokens"], _seconds(other)) for row, other in both]
     speedup, low, high = interval([[each] for each in measured]) if measured else (None, None, None)
-    if len(measured) < 2 or label == BASE:  # a single pair tells nothing of how far another would be from it
-        low = high = None
     return {
         "method": label,
         "transcripts": len(rows),

@@ -45,15 +45,17 @@ def ratio(pairs: Iterable[Pair]) -> float:
     return tokens * other_seconds / (seconds * other_tokens)
 
 
-def interval(groups: Sequence[Sequence[Pair]], seed: int = 0) -> tuple[float, float, float]:
+def interval(groups: Sequence[Sequence[Pair]], seed: int = 0) -> tuple[float, float | None, float | None]:
     """How many times as fast over all prompts, and the interval in which another run of the same prompts finds it with 95%
     confidence.
 
-    `groups` has for each prompt the pairs of its rounds. Returns (estimate, low, high); with a single pair both ends are the
-    estimate itself.
+    `groups` has for each prompt the pairs of its rounds. Returns (estimate, low, high); a single pair has no ends, as it tells
+    nothing of how far another would be from it.
     """
-    groups = [group for group in groups if group]
+    count = len(groups) if len(groups) > 1 else len(groups[0])
     estimate = math.log(ratio(chain(*groups)))
+    if count == 1:
+        return math.exp(estimate), None, None
     draw = random.Random(seed)
     found = []
     for _ in range(RESAMPLES):
@@ -62,9 +64,7 @@ def interval(groups: Sequence[Sequence[Pair]], seed: int = 0) -> tuple[float, fl
     found.sort()
     tail = (1 - CONFIDENCE) / 2
     low, high = found[int(tail * (RESAMPLES - 1))], found[math.ceil((1 - tail) * (RESAMPLES - 1))]
-    count = len(groups) if len(groups) > 1 else len(groups[0])
-    wider = T_95[min(count - 1, len(T_95)) - 1] / 1.96 * math.sqrt(count / (count - 1)) if count > 1 else 1.0
-    wider *= ANOTHER_RUN
+    wider = T_95[min(count - 1, len(T_95)) - 1] / 1.96 * math.sqrt(count / (count - 1)) * ANOTHER_RUN
     return (
         math.exp(estimate),
         math.exp(estimate - max(0.0, estimate - low) * wider),
@@ -130,9 +130,6 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
     plain = {row["item"]: row["digest"] for row in rows if row["method"] == base and not row.get("error")}
     paired = pairs(rows, method, base, clock)
     speedup, low, high = interval(list(paired.values())) if paired else (None, None, None)
-    count = sum(map(len, paired.values()))
-    if count == 1 and method != base:  # a single pair tells nothing of how far another would be from it
-        low = high = None
 
     def spent(row: Row) -> float:
         told = row["forward_seconds"] > 0  # servers do not tell where their time goes
@@ -156,7 +153,7 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
         "flops_per_token": share(first, lambda row: row.get("flops", 0), lambda row: row["count"]) or None,
         "identical": sum(plain.get(row["item"]) == row["digest"] for row in first) if base else None,
         "prompts": len(first),
-        "pairs": count,
+        "pairs": sum(map(len, paired.values())),
         "tokens": sum(row["count"] for row in first),
         "steps": sum(row["steps"] for row in first),
         **_thinking(first),
@@ -197,7 +194,6 @@ def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str
             paired = pairs([row for row in rows if category in (row["category"], "all")], method, against, clock)
             if paired:
                 found, low, high = interval(list(paired.values()))
-                count = sum(map(len, paired.values()))
-                line = {"method": method, "against": against, "category": category, "ratio": found, "pairs": count}
-                out.append({**line, **({"low": low, "high": high} if count > 1 else {"low": None, "high": None})})
+                line = {"method": method, "against": against, "category": category, "ratio": found, "low": low, "high": high}
+                out.append({**line, "pairs": sum(map(len, paired.values()))})
     return out

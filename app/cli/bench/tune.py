@@ -306,7 +306,7 @@ def unclear(search: TuneSearch, pick: str) -> str:
     decoding if it is the default itself, has 1 in it. Empty where it is clearly faster."""
     other = search.default if search.default != pick else BASE
     found = search.pairs(pick, search.items, other)
-    if len(found) > 1 and interval([[each] for each in found])[1] > 1:
+    if found and (interval([[each] for each in found])[1] or 0) > 1:
         return ""
     return f"Nothing was clearly faster than {'plain decoding' if other == BASE else other}, so your settings stay as they are."
 

@@ -17,7 +17,7 @@ from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
 from specchat.app.cli.bench.run import table
-from specchat.app.cli.bench.statistics import Pair, interval, pairs, summarise
+from specchat.app.cli.bench.statistics import Pair, interval, pairs, ratio, summarise
 from specchat.app.cli.bench.tune import TuneSearch, candidates, joined, result_of, rung_sizes, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
 from specchat.app.settings.fields import Settings
@@ -57,6 +57,7 @@ def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None
     pick = result_of(search, search.run())
     assert pick["spec"] == "lookup"
     assert pick["speedup_low"] < 1
+    assert pick["speedup"] == pytest.approx(ratio(search.pairs("lookup", search.items))), "the figure that its interval is of"
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
     search.default = "lookup"
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
@@ -204,6 +205,7 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     assert report["best"]["method"] == "lookup"
     assert report["best"]["speedup_high"] == pytest.approx(report["best"]["speedup_low"])
     assert report["best"]["speedup"] > 3
+    assert {"machine", "versions", "command"} <= set(report)
     kept = {"method": "lookup", **{f"methods.lookup.{k}": v for k, v in report["best"]["settings"].items()}}
     assert {key: str(value) for key, value in read_settings(tmp_path / "settings.toml").models[model].items()} == kept
     before = (tmp_path / "settings.toml").read_bytes()
@@ -268,6 +270,8 @@ def test_intervals_hold_the_true_ratio_about_as_often_as_they_say() -> None:
     for trial in range(12):
         groups = [[Pair(1, 1.0, 1, 1.5 * draw.lognormvariate(0, 0.2)) for _ in range(2)] for _ in range(8)]
         _, low, high = interval(groups, trial)
+        assert low is not None
+        assert high is not None
         assert 0 < low <= high
         held += low <= 1.5 <= high
     assert held >= 10
