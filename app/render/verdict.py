@@ -79,13 +79,21 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
         parts.append((f"{figures.tokens_per_step:.1f} tokens a pass" if figures.steps else "", "quiet"))
         speed = "slowed down" if figures.rested else speed_of(figures.tokens_per_second) if figures.tokens_per_second else ""
         parts.append((speed, "quiet"))
-    parts.append((" on ".join(filter(None, (one_line(" → ".join(answer.methods)).strip(), one_line(model)))), "quiet"))
+    parts.append((" on ".join(filter(None, (_methods(answer), one_line(model)))), "quiet"))
     parts.append((f"passes {served}" if served else "", "quiet"))
     parts.append((_undrafted(answer), "quiet"))
     if figures.grammar:
         parts.append((f"the grammar wrote {figures.grammar:,} of {counted(figures.tokens, 'token')}", "quiet"))
     parts.append((one_line(figures.doubt), "warning"))
     return tuple(part for part in parts if part[0])
+
+
+def _methods(answer: Answer) -> str:
+    """The methods; of several, with what a pass of each gave: `greedy 1.0 → draft 8.5`."""
+    totals = answer.by_method
+    if len(totals) < 2 or not all(part.tokens_per_step for part in totals.values()):
+        return one_line(" → ".join(answer.methods)).strip()
+    return one_line(" → ".join(f"{name} {part.tokens_per_step:.1f}" for name, part in totals.items()))
 
 
 def _undrafted(answer: Answer) -> str:

@@ -51,7 +51,7 @@ def said(answer: Answer) -> str:
         ),
         (
             written(("greedy", 1, 0, 0), ("draft", 3, 4, 2), plain=0.01, repeats=20),
-            "2.0× · 2.0 tokens a pass · 200 tokens/s · greedy → draft",
+            "2.0× · 2.0 tokens a pass · 200 tokens/s · greedy 1.0 → draft 3.0",
         ),
         (written(reason="cancelled"), "Cancelled"),
         (written(), "Finished"),
@@ -78,9 +78,9 @@ def test_a_pass_that_took_prompt_tokens_along_is_not_compared() -> None:
 
 def test_it_takes_the_rows_it_needs_and_breaks_between_its_parts() -> None:
     answer = written(("greedy", 1, 0, 0), ("draft", 3, 4, 2), plain=0.01, repeats=20, reason="length")
-    assert verdict_text(answer) == "Token limit · 2.0× · 2.0 tokens a pass · 200 tokens/s · greedy → draft"
-    assert verdict_text(answer, "small").endswith("draft on small")
-    for cells in range(17, 90):
+    assert verdict_text(answer) == "Token limit · 2.0× · 2.0 tokens a pass · 200 tokens/s · greedy 1.0 → draft 3.0"
+    assert verdict_text(answer, "small").endswith("draft 3.0 on small")
+    for cells in range(23, 90):
         rows = ["".join(text for text, _ in row) for row in verdict_lines(answer, cells)]
         assert max(map(len, rows)) <= cells
         assert " · ".join(rows) == verdict_text(answer)
