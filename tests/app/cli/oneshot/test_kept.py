@@ -66,6 +66,13 @@ def test_an_exchange_is_kept_and_goes_on(call: Call, model: str) -> None:
         assert said(chats, first["chat"]) == ["hello", first["text"], "and more", second["text"], "hello", third["text"]]
 
 
+def test_a_kept_answer_is_compared_with_plain_steps_of_its_own(call: Call, model: str) -> None:
+    assert call("hello", "--keep", "--model", model)[0] == 0
+    with reading() as chats:
+        figures = chats.open(chats.newest()[0].id).transcript.answers()[0].figures
+    assert figures.plain_seconds or figures.contended
+
+
 def test_a_chat_may_go_on_without_being_kept(call: Call, model: str, tmp_path: Path) -> None:
     first = json.loads(call("hello", "--keep", "--json", "--model", model)[1])
     second = json.loads(call("and more", "--continue", "--no-history", "--json", "--model", model)[1])
