@@ -349,8 +349,7 @@ class _Run:
         self.id = self.client.generate(
             **asked,
             **generate_fields(answer.asked),
-            # A chat that is kept may be asked for the reasons of its speed later (`specchat why`).
-            compare=self.chat is not None or not self.request.plain or self.output.is_terminal,
+            compare=self.chat is not None or not self.request.plain or self.output.is_terminal,  # `why` asks later
         )
 
     def _end(self, reason: str) -> int:
