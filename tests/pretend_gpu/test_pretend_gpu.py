@@ -29,7 +29,7 @@ MOST_WAITS = {
 """Waits a step, by the beginning of a case's name: of methods that run a model, as many as their passes. Others wait once, and
 read what nobody asked for in the pass before."""
 
-LEAST_CASES = 32
+LEAST_CASES = 25
 
 
 @pytest.fixture(scope="module")
