@@ -124,7 +124,7 @@ def test_a_repository_on_the_hub(hub: Hub) -> None:
 
 def test_fetching_is_interrupted_and_begins_again(hub: Hub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: Notes, text: str) -> None:
-        wait_until(lambda: [file.stat().st_size for file in home.rglob("*.incomplete")] == [131_072])
+        wait_until(hub.stalled.is_set)
         raise KeyboardInterrupt
 
     hub.stall_after = 131_072
