@@ -153,8 +153,8 @@ class StatusLine(Widget):
                 parts.append(bar(loading.done, loading.total))
                 amount = progress_of(loading.done, loading.total) if stage == "download" else ""
                 parts.append(Content(amount or f"{loading.done / loading.total:.0%}"))
-        if self.dialogue.queued is not None:
-            parts.append(Content.styled("your message will be sent when it is ready", "$accent"))
+        if self.dialogue.queued is not None:  # first: of the rest goes what a narrow line has no room for
+            return [self._lively("your message waits for the model"), parts[0][2:], *parts[1:]]
         return parts
 
     def _prefill(self) -> list[Content]:

@@ -16,8 +16,9 @@ from textual.events import Key, Paste
 from specchat.app.history.typed import Typed
 from specchat.app.terminal.editor import editor_command
 from specchat.app.text.cells import enterable
+from specchat.app.tui.chat.status import StatusLine
 from specchat.app.tui.driver import TerminalParser
-from specchat.engine.messages import Generate
+from specchat.engine.messages import Generate, Loading
 from specchat.errors import UserError
 
 from ....fakes.pilots import Make, ask, chatting, until
@@ -164,6 +165,9 @@ async def test_nothing_typed_is_lost_with_the_chat(make_kept: Make, engine: Any,
         app.box.put("Early")
         await pilot.press("enter")
         assert app.dialogue.queued == "Early"
+        engine.events = [Loading(1, "draft check", 40, 100)]
+        app.take_events()
+        assert "● your message waits for the model" in str(app.screen.query_one(StatusLine).render()), "at any width"
         app.box.put("Later")
         app.chat_screen.recall.leave()
     async with chatting(kept(), size=(90, 26)) as (app, pilot):
