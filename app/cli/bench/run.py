@@ -106,18 +106,18 @@ def headline(results: Sequence[Mapping[str, Any]], base: str) -> str:
     Where it is not, also the best that is surely faster than `base`."""
     whole = [row for row in results if row["category"] == results[-1]["category"] and row["method"] != base]
     known = sorted((row for row in whole if row["speedup"] is not None), key=lambda row: row["speedup"], reverse=True)
-    sure = next((row for row in known if (row["speedup_low"] or 0) > 1), None)
+    sure = next((row for row in known if round(row["speedup_low"] or 0, 2) > 1), None)
     return " ".join(_certainty(row, base) for row in known if row is known[0] or row is sure)
 
 
 def _certainty(row: Mapping[str, Any], base: str) -> str:
     low, high = row["speedup_low"], row["speedup_high"]
     said = f"{row['method']} {row['speedup']:.2f}×" + (f", 95% {span(low, high, ' to ')}" if low is not None else "")
-    if low is None or (low <= 1 <= high and row["prompts"] < FEW_PROMPTS):
+    if low is None or (round(low, 2) <= 1 <= round(high, 2) and row["prompts"] < FEW_PROMPTS):  # as they are read
         return f"{said}: too few prompts to say."
-    if low > 1:
+    if round(low, 2) > 1:
         return f"{said}: faster than {base}."
-    return f"{said}: not clearly faster than {base}." if high >= 1 else f"{said}: nothing was faster than {base}."
+    return f"{said}: not clearly faster than {base}." if round(high, 2) >= 1 else f"{said}: nothing was faster than {base}."
 
 
 def _measured_on(report: Mapping[str, Any]) -> str:
