@@ -254,7 +254,7 @@ class Generation(Iterator[Step]):
         session = self.conversation.session
         if not self._caps.chain or len(self.tokens) >= session.context:
             return 0.0
-        length, most = session.length, min(most, session.horizon - len(self.tokens))
+        length, most = min(session.length, len(self.tokens)), min(most, session.horizon - len(self.tokens))
         if most < 1 or session.shared(self.tokens[:length]) < length:  # the cache's contents would have to be read again
             return 0.0
         times: list[float] = []

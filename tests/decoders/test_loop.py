@@ -34,15 +34,13 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown(model: Model) -> None:
     assert generation.totals.tokens == len(generation.answer)
 
 
-@pytest.mark.parametrize("ending", [{"stops": ["cat"]}, {"max_tokens": 5}], ids=["string", "limit"])
+@pytest.mark.parametrize("ending", [{"stops": Stops(["cat"])}, {"max_tokens": 5}], ids=["string", "limit"])
 @pytest.mark.parametrize("method", ["lookup", "lookahead", "recycle", "beam"])
 def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: str, ending: dict[str, Any]) -> None:
     """What a pass accepted behind the answer's end was counted: 21 accepted of 15 tokens."""
     text = "Repeat this: the cat sat on the mat, the dog sat on the cat, the cat sat on the mat."
     prompt = encode_prompt(builtin_model, text)
-    stops = Stops(ending.get("stops", ()))
-    limit = ending.get("max_tokens", 40)
-    generation = Generation(Conversation(builtin_model), prompt, method, stops=stops, max_tokens=limit)
+    generation = Generation(Conversation(builtin_model), prompt, method, **ending)
     generation.recorder.on = True
     steps = list(generation)
     totals = generation.totals
@@ -82,9 +80,6 @@ def test_a_second_turn_evaluates_only_what_is_new(model: Model) -> None:
     assert conversation.session.nodes_evaluated - before == len(prompt) - second.reused
 
 
-# Early exit with drafts of its own that no measured time decides about.
-
-
 @pytest.mark.parametrize("method", ["greedy", "lookup", "fusion", "lookahead"])
 def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> None:
     prompt = encode_prompt(model, PROMPT)
@@ -114,10 +109,12 @@ def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -
     assert first.prefilled == 0
 
 
-def test_timed_plain_steps_are_undone(builtin_model: Model) -> None:
+@pytest.mark.parametrize("limit", [{"max_tokens": 16}, {"stops": Stops(["sat on"])}], ids=["length", "stop in a draft"])
+def test_timed_plain_steps_are_undone(builtin_model: Model, limit: dict[str, Any]) -> None:
     conversation = Conversation(builtin_model)
-    generation = Generation(conversation, encode_prompt(builtin_model, PROMPT), "lookup", max_tokens=16)
+    generation = Generation(conversation, encode_prompt(builtin_model, PROMPT), "lookup", **limit)
     list(generation)
     before = list(conversation.session.tokens)
+    assert ("stops" in limit) == (len(before) > len(generation.tokens)), "the cache holds what the stop cut off"
     assert generation.plain_seconds(5, 9) > 0
-    assert list(conversation.session.tokens) == before
+    assert list(conversation.session.tokens) == before[: len(generation.tokens)]

@@ -16,7 +16,6 @@ from textual.events import Key, Paste
 from specchat.app.history.typed import Typed
 from specchat.app.terminal.editor import editor_command
 from specchat.app.text.cells import enterable
-from specchat.app.tui.chat.status import StatusLine
 from specchat.app.tui.driver import TerminalParser
 from specchat.engine.messages import Generate, Loading
 from specchat.errors import UserError
@@ -167,7 +166,7 @@ async def test_nothing_typed_is_lost_with_the_chat(make_kept: Make, engine: Any,
         assert app.dialogue.queued == "Early"
         engine.events = [Loading(1, "draft check", 40, 100)]
         app.take_events()
-        assert "● your message waits for the model" in str(app.screen.query_one(StatusLine).render()), "at any width"
+        assert "● your message waits for the model" in str(app.screen.query_one("#status").render()), "at any width"
         app.box.put("Later")
         app.chat_screen.recall.leave()
     async with chatting(kept(), size=(90, 26)) as (app, pilot):
