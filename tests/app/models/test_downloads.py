@@ -41,10 +41,10 @@ def start(downloads: Downloads, spec: str = "me/tiny") -> Download:
 
 
 def stalled(hub: Hub, downloads: Downloads, tmp_path: Path, spec: str = "me/tiny") -> Download:
-    """A download of which THERE bytes came, and no more will on that connection."""
+    """A download of which some bytes came, and no more will on that connection."""
     hub.stall_after = THERE
     download = start(downloads, spec)
-    wait_until(lambda: hub.stalled.is_set() and parts(tmp_path) == [THERE])
+    wait_until(lambda: hub.stalled.is_set() and len(parts(tmp_path)) == 1 and any(parts(tmp_path)))
     hub.stall_after = None
     return download
 
