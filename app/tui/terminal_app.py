@@ -8,7 +8,7 @@ import re
 import threading
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from textwrap import wrap
 from typing import Any, TypeVar
@@ -18,8 +18,10 @@ from rich.console import RenderableType
 from rich.segment import Segment
 from textual import events
 from textual._compositor import CompositorUpdate, LayoutUpdate
+from textual.actions import ActionError
 from textual.app import App
 from textual.color import Color
+from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, Monochrome, NoColor
@@ -138,6 +140,17 @@ class TerminalApp(App[None]):
         early, self._early = self._early or [], None
         for event in early:
             await self.on_event(event)
+
+    async def run_action(
+        self, action: Any, default_namespace: DOMNode | None = None, namespaces: Mapping[str, DOMNode] | None = None
+    ) -> bool:
+        """Run an action. The key before may have closed what had the focus: then one of the focused widget's is not handled."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except ActionError:
+            if self.focused is not None:
+                raise
+            return False
 
     def get_driver_class(self) -> type[Driver]:
         found = super().get_driver_class()

@@ -76,7 +76,7 @@ def test_nothing_ends_the_chat(seed: int, env: dict[str, str], model: str, tmp_p
             if terminal.process.poll() is None:
                 terminal.send(key)
                 pump(terminal, 0.3)
-        assert terminal.exit_code() == 0
+        assert terminal.exit_code() == 0, terminal.text[-6000:]
         assert [
             mode for mode in MODES if terminal.raw.rfind(b"\x1b[?%dh" % mode) > terminal.raw.rfind(b"\x1b[?%dl" % mode)
         ] == []
