@@ -163,5 +163,5 @@ async def test_nothing_is_told_where_nobody_waits_for_it(
 async def test_a_key_for_what_had_the_focus_does_nothing_once_that_is_gone(make_chat: Make) -> None:
     async with chatting(make_chat()) as (app, pilot):
         app.screen.set_focus(None)
-        await settle(pilot)
+        await pilot.pause()
         assert not await app.run_action("focused.cursor_down")
