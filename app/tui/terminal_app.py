@@ -18,8 +18,7 @@ from rich.console import RenderableType
 from rich.segment import Segment
 from textual import events
 from textual._compositor import CompositorUpdate, LayoutUpdate
-from textual.actions import ActionError
-from textual.app import App
+from textual.app import ActionError, App
 from textual.color import Color
 from textual.dom import DOMNode
 from textual.driver import Driver
