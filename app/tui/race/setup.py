@@ -114,7 +114,8 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._layout()
 
     def on_resize(self) -> None:
-        self._layout()
+        if self.query(OptionList):  # a resize may come before its widgets, or behind them
+            self._layout()
 
     def _layout(self) -> None:
         room = self.room(WIDTH, 6)
