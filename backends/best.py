@@ -109,7 +109,7 @@ class BestScores(TorchScores):
         return [first[row] for row in self._rows]
 
     def _likeliest(self, k: int) -> list[list[tuple[int, float]]]:
-        """For each row the k most probable (token id, natural log-probability)."""
+        """Return the k most probable (token id, natural log-probability) of each row."""
         ids, logs = (part[self._rows, :k].tolist() for part in (self._best.ids, self._best.logits - self._best.mass[:, None]))
         return [list(zip(*pair, strict=True)) for pair in zip(ids, logs, strict=True)]
 

@@ -41,7 +41,7 @@ MOST_MEMORY = 512 << 20
 """Bytes that it may take; a chat of 1 MB takes 20 MB."""
 
 TEMPLATES = Confined()
-"""Where templates run."""
+"""The confined process in which templates run."""
 
 WORDS = 73059482 * 10**6
 """The first of the numbers that stand for contents in a trial: whatever a template does to a text, it keeps digits."""

@@ -113,10 +113,12 @@ def penalize(logits: Tensor, sampling: Sampling, histories: Sequence[Sequence[in
         raise ValueError("a repetition penalty needs the tokens before each row")
     out, penalty = _working_copy(logits).clone(), sampling.repetition_penalty
     vocab = logits.shape[-1]
-    seen = [(row, token) for row, history in enumerate(histories) for token in set(history) if token < vocab]
-    rows, tokens = on_device(seen, out.device).view(-1, 2).unbind(-1)
-    value = out[rows, tokens]
-    out[rows, tokens] = torch.where(value < 0, value * penalty, value / penalty)
+    seen = [[token for token in set(history) if token < vocab] for history in histories]
+    # One copy for all rows: each would be an upload of its own.
+    tokens = torch.split(on_device([token for row in seen for token in row], out.device), [len(row) for row in seen])
+    for row, penalized in zip(out, tokens, strict=True):
+        value = row[penalized]
+        row[penalized] = torch.where(value < 0, value * penalty, value / penalty)
     return out
 
 

@@ -31,7 +31,7 @@ TOO_MUCH = "it needs too much memory"
 
 
 class Broken(Exception):
-    """What a file does wrong, in a few words."""
+    """A file does not come through; the message says why in a few words."""
 
 
 class Confined:
@@ -101,7 +101,7 @@ class Confined:
         return answer  # type: ignore[no-any-return]
 
     def _cause(self, code: int, seconds: float) -> str:
-        """What ended the process, in a few words."""
+        """Name the cause of the process's end, in a few words."""
         assert self._errors is not None
         self._errors.seek(0)
         said = self._errors.read().decode("utf-8", "replace").strip()

@@ -43,11 +43,11 @@ NAMES = (
     *("transformers", "llama", "specchat", "huggingface_hub", "int8", "doctor ", "/", "--", "["),
     *("accept ", "context ", "tree.", "lookup.", "early-exit.", "there is no ", "a "),
 )
-"""What may begin a sentence in small letters: programs, commands, settings, and what stands behind a file's name."""
+"""Words that may begin a sentence in small letters: programs, commands, settings, and text behind a file's name."""
 
 
 def sentences() -> Iterator[tuple[str, str]]:
-    """Where each `UserError` is made in so many words, and these; X is what is put in."""
+    """Yield the place and the sentence of each `UserError`, with X for what is put in."""
     for part in ("app", "backends", "decoders", "engine", "builtin"):
         for file in (Path(__file__).parents[1] / part).rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -63,7 +63,7 @@ ADVICE = re.compile(
     r"[.:?] [A-Z`X/]|: X$|not X\.|whole numbers|say why"
     r"|\b([Tt]akes?|must|needs?|only|can|out X|[Ll]eave|[Nn]ame|choose|[Gg]ive|Put|[Uu]se|Press)\b"
 )
-"""What helps: a second sentence, an imperative, what is right, or what another program said."""
+"""Pattern of advice: a second sentence, an imperative, what is right, or what another program said."""
 
 
 def test_every_sentence_says_what_helps() -> None:

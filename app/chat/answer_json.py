@@ -16,7 +16,7 @@ DOUBLE = 2.0
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """What `specchat run --json` tells of it. `tokens` counts an EOS token that was produced; None is what was not measured."""
+    """Return the object of `specchat run --json`, None for what was not measured. `tokens` counts an EOS token."""
     totals, figures = answer.totals, answer.figures
     plain = figures.plain_seconds
     return {

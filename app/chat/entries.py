@@ -145,7 +145,7 @@ class StepLog:
         return StepRecord(method=method, drafters=drafters, **values, **self._rare.get(index, {}))
 
     def passes(self, steps: int) -> int:
-        """How many of the first steps took a pass; what a constraint wrote took none."""
+        """Count those of the first steps that took a pass; text that a constraint wrote took none."""
         return sum(map(bool, self._usual["nodes"][:steps]))
 
     def tokens_before(self, index: int) -> int:
@@ -186,7 +186,7 @@ class Figures:
     rested: bool = False
     """Its passes were slowed down, so their seconds tell no speed."""
     totals: Totals = field(default_factory=Totals)
-    """What the steps add up to."""
+    """Totals over the steps."""
     recent: deque[tuple[int, float]] = field(default_factory=deque)
     """(tokens, seconds) of the last steps."""
     recent_seconds: float = 0.0
@@ -239,7 +239,7 @@ class Figures:
 
     @property
     def thought(self) -> Share:
-        """What of it went into thoughts."""
+        """Share of the answer that went into thoughts."""
         return self.totals.thought
 
     @property
@@ -328,7 +328,7 @@ class Answer:
     figures: Figures = field(default_factory=Figures)
     reason: str | None = None
     by_method: dict[str, Totals] = field(default_factory=dict)
-    """What the steps of each method that wrote a part add up to, in order of first use."""
+    """Totals over the steps of each method, in order of first use."""
     log: StepLog = field(default_factory=StepLog)
     """Step number i made run number i; a last run, of text that had been held back, has none."""
     pieces: Pieces = field(default_factory=Pieces)
@@ -357,7 +357,7 @@ class Answer:
 
     @property
     def totals(self) -> Totals:
-        """What the steps add up to."""
+        """Totals over the steps."""
         return self.figures.totals
 
     @property

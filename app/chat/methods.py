@@ -25,7 +25,7 @@ def right_or_accepted(label: str) -> str:
 
 
 def hits(totals: Totals, label: str) -> tuple[str, str]:
-    """How many guesses were right, and what that counts: of trees, those that held the right token, as at most one guess of a
+    """Count the right guesses, and name what is counted: of trees, those that held the right token, as at most one guess of a
     depth is right."""
     kind, right, of = "guesses", totals.accepted, totals.drafted
     if totals.depth < totals.drafted:

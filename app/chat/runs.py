@@ -16,7 +16,7 @@ WRITTEN = -3
 
 
 class Shades:
-    """Which shade each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
+    """The shade of each run of an answer, in the chat, in files and in the shell: a run is coloured where one pass gave
     several tokens together. Blanks show where most runs begin; one that touches the run before it has another shade."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Run:
 
 
 def thought_of(run: Run) -> Share:
-    """What the thought in a run came to."""
+    """Return the share of a run that belongs to a thought."""
     return Share().plus(Share(run.tokens, 1, run.seconds, run.drafted, run.accepted), run.thought_tokens / run.tokens)
 
 

@@ -33,7 +33,7 @@ Name = Literal[
     "short",
     "server",
 ]
-"""What can hold an answer back; the last three say why nothing more is known."""
+"""Causes that hold an answer back; the last three say why nothing more is known."""
 
 GOOD = 0.8
 """How often a guess is right where a drafter fits its target: what acceptance is weighed against."""
@@ -42,7 +42,7 @@ POOR = 0.4
 FEW_PASSES = 8
 """Fewer timed passes tell of an answer only that it was short."""
 FEW_ENDS = 4
-"""How often a draft position is told from fewer passes only by those before it."""
+"""Passes below which the rate of a draft position is not shown."""
 WORTH = 1.1
 """A cause is named if the answer would have been this many times as fast without it."""
 SLOWER = 0.95
@@ -300,7 +300,7 @@ class _Case:
 
     @property
     def _rates(self) -> list[float]:
-        """How often each draft position was right if all before it were, as far as enough passes tell."""
+        """Return the rate at which each draft position was right if all before it were, as far as enough passes tell."""
         totals = self.totals
         known = sum(steps >= FEW_ENDS for steps in totals.drafted_at) or len(totals.drafted_at)
         return totals.position_acceptance[:known]
@@ -331,7 +331,7 @@ class _Case:
         return Cause("dear passes", gain, said) if nodes > 1 and gain >= COSTLY else None
 
     def _ties(self) -> Cause | None:
-        """What near ties cost, each of which ended a path: another pass decided it."""
+        """Judge the cost of near ties, each of which ended a path: another pass decided it."""
         ties, steps = self.passes.ties, len(self.steps)
         said = f"In {ties:,} of {counted(steps, 'pass', 'passes')} the draft was right, but a near tie took another pass."
         return Cause("near ties", steps / (steps - ties), said) if 0 < ties < steps else None

@@ -138,7 +138,7 @@ class Chats:
         return list(found.values())
 
     def _candidates(self, words: list[str]) -> tuple[str, ...]:
-        """Which entries may have all the words, as a condition and the value in it."""
+        """Build the SQL condition, and its value, for entries that may hold all the words."""
         trigrams = list(dict.fromkeys(word[i : i + 3] for word in words for i in range(len(word) - 2)))[:MOST_TRIGRAMS]
         link = " AND "
         if not trigrams:

@@ -34,7 +34,7 @@ _ALIVE = """SELECT key, entries.id, length(text) FROM entries CROSS JOIN chats O
 
 _STATE = """SELECT count(*), total(deleted_at), (SELECT count(*) FROM entries WHERE key IS NOT NULL),
     (SELECT max(id) FROM entries WHERE key IS NOT NULL) FROM chats WHERE deleted_at IS NOT NULL"""
-"""What changes with the answers that are alive, but not with the answer that is being written."""
+"""Query whose result changes with the stored answers, but not with the one being written."""
 
 Send: TypeAlias = Callable[[Remember], None]
 

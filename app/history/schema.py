@@ -30,7 +30,7 @@ def stored(text: str) -> str:
 
 
 def searchable(text: str) -> str:
-    """What the index gets of a text."""
+    """Return the text as the index stores it."""
     # The tokenizer stops at a nul byte. With the spaces every character begins a trigram, so that short words are found too.
     return folded(stored(text.replace("\0", " "))) + "  "
 

@@ -1,4 +1,4 @@
-"""What was sent in earlier chats, for the up key, and what is being typed: whatever ends the program, both come back."""
+"""Messages sent in earlier chats, for the up key, and the text being typed: both come back whatever ends the program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Typed:
 
     text: str
     pastes: Mapping[str, str] = field(default_factory=dict)
-    """What stands in it for a long text → that text."""
+    """Placeholder in the text → the long paste that it stands for."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Drafts:
         self._closed = False
 
     def typing(self, shown: int) -> Typing:
-        """What there is, as `write` takes it; `shown` is the chat on the screen."""
+        """Return the draft, as `write` takes it; `shown` is the chat on the screen."""
         return shown, {number: typed for number, typed in self.by_chat.items() if typed}
 
     def take_over(self) -> list[Typed]:

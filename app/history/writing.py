@@ -34,7 +34,7 @@ REST_RUNS, REST_SECONDS = 64, 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Where the database has an entry, and how much of it."""
+    """Place of an entry in the database, and how much of it is written."""
 
     id: int
     runs: int = 0
@@ -70,7 +70,7 @@ class ChatSnapshot:
 
     track: ChatTrack
     path: Sequence[ChatEntry]
-    """What is on the screen."""
+    """The entries on the screen."""
     forks: Sequence[Fork]
     entries: Mapping[ChatEntry, ChatEntry]
     """All entries, those that lie aside among them; an answer that may grow while it is written down, as it is now."""

@@ -4,12 +4,12 @@ free."""
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ LEAST = 1024
 """Tokens below which a chat is not worth loading a model for."""
 
 PROBE_SECONDS = 30
+GPU_LIBRARIES = ("cuda", "hip", "xpu", "vulkan", "sycl")
+"""Parts of the names of libraries that come with builds for GPUs only."""
 
 # In a process of its own: this one imports no runtime.
 _PROBE = """
@@ -75,10 +77,17 @@ def room(device: str = "auto", gpu_layers: int | None = None, ours: int = 0) -> 
     return FreeMemory(int(psutil.virtual_memory().available) + ours, "in memory")
 
 
+def _built_for_gpus() -> bool:
+    """Whether an installed runtime is built for GPUs with memory of their own; no runtime is imported."""
+    packages = [found.origin for name in ("torch", "llama_cpp") if (found := find_spec(name)) is not None and found.origin]
+    libraries = [file.name for origin in packages for file in Path(origin).with_name("lib").glob("*")]
+    return any(kind in name for name in libraries for kind in GPU_LIBRARIES)
+
+
 @lru_cache(1)
 def gpu_free() -> int:
     """Bytes that are free on the GPU with most of them, of those that the installed runtimes compute on; 0 without one."""
-    if shutil.which("nvidia-smi") is None and not any(Path("/dev").glob("kfd")) and not any(Path("/dev/dri").glob("render*")):
+    if not _built_for_gpus():
         return 0
     try:
         answer = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, timeout=PROBE_SECONDS, check=True).stdout

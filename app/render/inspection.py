@@ -64,7 +64,7 @@ class Inspection:
     step: int
     """The number of the pass, from 1; 0 if none is known."""
     steps: int
-    """How many passes the answer has; 0 while it is being written, and where none is known."""
+    """Count the passes of the answer; 0 while it is being written, and where none is known."""
     drafted: int
     accepted: int
     count: int

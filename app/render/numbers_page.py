@@ -185,7 +185,7 @@ def _trend(trend: Trend, cells: int) -> list[StyledLine]:
 
 
 def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:
-    """How often guesses were right by their position in the draft, and α."""
+    """Draw the share of right guesses by position in the draft, and α."""
     if not totals.drafted:
         return [heading("Acceptance", "", cells), *paragraph(_undrafted(totals, method), cells, "$quiet")]
     return [

@@ -1,4 +1,4 @@
-"""What an answer comes to, in one line that is always the same: `2.0× · 4.8 tokens a pass · 267 tokens/s · draft`."""
+"""The result of an answer, in one line of a fixed form: `2.0× · 4.8 tokens a pass · 267 tokens/s · draft`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def verdict_text(answer: Answer, model: str = "") -> str:
 
 
 def against(ratio: float, other: str = "plain") -> tuple[str, str]:
-    """How many times as fast as another speed one is, in words, and their style."""
+    """Put a ratio of two speeds into words; returns them and their style."""
     said, style = times(ratio), _style(ratio)
     if style == "success":
         return f"{said} faster than {other}", style
@@ -97,7 +97,7 @@ def _methods(answer: Answer) -> str:
 
 
 def _undrafted(answer: Answer) -> str:
-    """Why nothing was drafted; empty where something was, and of greedy decoding, which never does."""
+    """Say why nothing was drafted; empty where something was, and for greedy decoding, which never drafts."""
     figures, methods = answer.figures, [method_named(name) for name in answer.methods]
     if figures.drafted or all(method.name == "greedy" for method in methods):
         return ""

@@ -107,7 +107,7 @@ def _compared(found: Diagnosis) -> tuple[str, str]:
 
 
 def _sum(found: Diagnosis) -> str:
-    """How the speed comes about: tokens of a pass ÷ what it costs."""
+    """Write the sum behind the speedup: tokens of a pass ÷ its cost in plain passes."""
     if not found.cost:
         return ""
     return f"{found.tokens:.2f} tokens ÷ {found.cost:.2f} plain passes = {times(found.speedup)}"

@@ -90,7 +90,7 @@ def answer_head(answer: Answer, more: dict[str, Any]) -> dict[str, Any]:
 
 
 def steps_of(answer: Answer) -> int:
-    """How many runs of an answer have a step; the rest of it is its tail."""
+    """Count the runs of an answer that have a step; the rest is its tail."""
     return min(len(answer.log), len(answer.runs))
 
 

@@ -42,7 +42,7 @@ UNSET = {
     **{"gpu_layers": "all, if there is a GPU", "method": "what suits the model", "max_tokens": "until the context is full"},
     **{"think": "as the model does", "think_budget": "no limit", "editor": "$VISUAL or $EDITOR", "revision": "the main one"},
 }
-"""What counts where a setting is not set; of the others it is nothing."""
+"""Words for the value in force where a setting is not set."""
 
 DEFAULT = Origin("default", "default")
 

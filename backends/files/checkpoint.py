@@ -253,7 +253,7 @@ CHARACTERS = "".join(chr(code) * 32 for code in range(0x20, 0x7F)) + "".join(
 QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 OWN = Path(__file__).resolve().parents[2]
-"""What specchat itself brings is not tried."""
+"""The package's own folder: tokenizers in it are not tried first."""
 
 PACKAGES = {
     "aqlm": ("aqlm",), "auto-round": ("auto_round",), "awq": ("gptqmodel",), "bitsandbytes": ("bitsandbytes",),

@@ -225,7 +225,7 @@ def _used(schema: Any) -> Iterator[str]:
 
 
 def _by_schema(schema: Mapping[str, Any], value: Any) -> bool:
-    """What jsonschema says of a value; nothing is fetched. A schema that it cannot follow finds no fault."""
+    """Validate a value with jsonschema; nothing is fetched. A schema that it cannot follow finds no fault."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
     from referencing import Registry

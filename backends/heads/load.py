@@ -251,7 +251,7 @@ def _lender(target: Model, name: str) -> Lender:
 
 
 def _untrained(embeddings: Tensor | None) -> str:
-    """What is said of a drafter whose own embeddings are as chance made them: normal numbers, in rows of one length."""
+    """Warn about a drafter whose own embeddings were never trained: normal numbers, in rows of one length."""
     if embeddings is None or embeddings.shape[1] < 32:
         return ""
     some = embeddings[:: max(1, len(embeddings) // 1024)].float()

@@ -133,7 +133,7 @@ def _describe_device(raw: Any, handle: int) -> Device:
 
 
 def backends() -> list[str]:
-    """What the installed build can compute with: CPU, CUDA, Metal, Vulkan …; empty where the library does not tell."""
+    """Name the backends of the installed build: CPU, CUDA, Metal, Vulkan …; empty where the library does not say."""
     raw: Any = library()._lib
     try:
         raw.ggml_backend_reg_count.restype = ctypes.c_size_t

@@ -1,4 +1,4 @@
-"""What others may have done to a text on its way: compressed bodies are unpacked, and a key is found however it is written."""
+"""Encodings of text on its way from a server: compressed bodies, and keys in any spelling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNREAD = ("br", "zstd", "compress", "x-compress")
 
 
 TEXTS = (b"{", b"[", b"<", b":", b" ", b"\n", b"\r", b"da", b"ev", b"id", b"re")
-"""How JSON, a page and a stream of events begin."""
+"""First bytes of JSON, of a page and of a stream of events."""
 
 
 class _Layer:

@@ -117,7 +117,7 @@ def drafting() -> Model:
 
 @cache
 def alone(model: Model, prompt: tuple[int, ...]) -> list[int]:
-    """What plain decoding gives."""
+    """Plain decoding's answer."""
     return plain(model, prompt, max_tokens=100)
 
 

@@ -153,7 +153,7 @@ def test_a_full_context_is_refused_and_nothing_changes(name: str) -> None:
 
 
 def beneath(name: str, session: Any) -> tuple[Any, str]:
-    """Where a pass of a session can be made to fail."""
+    """Object and attribute below a session whose failure fails its pass."""
     match name:
         case "llama.cpp":
             return Context, "decode"

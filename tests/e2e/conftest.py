@@ -26,7 +26,7 @@ def listed(env: dict[str, str]) -> list[dict[str, object]]:
 
 
 def typed(env: dict[str, str]) -> list[str]:
-    """What is being typed, as far as the history has it."""
+    """The text being typed, as the history has it."""
     with Store(Path(env["SPECCHAT_DATA"]) / "history.db") as store:
         rows = store.db.execute("SELECT json FROM drafts").fetchall()
     return [each["text"] for (row,) in rows for drafts in json.loads(row)[1].values() for each in drafts]

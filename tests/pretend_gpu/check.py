@@ -59,7 +59,7 @@ class Case:
             conversation.close()
 
     def record(self, other: Case) -> dict[str, Any]:
-        """What the test looks at; `other` is the same on the CPU, or plain decoding on the same device."""
+        """Compare with another case, for the test; `other` is the same on the CPU, or plain decoding on the same device."""
         places = {f"{kind} {place}": round(count / max(1, self.steps), 2) for (kind, place), count in self.waits.items()}
         waits = round(self.waits.total() / max(1, self.steps), 2)
         record = {"same": self.answers == other.answers, "label": self.label, "drafted": self.drafted, "waits": waits}

@@ -40,7 +40,7 @@ ACROSS = {"copy_", "_copy_from", "_to_copy"}
 WHOLE = {"linear", "matmul", "scaled_dot_product_attention"}
 """Operations that are not decomposed, for the bits of the CPU's."""
 PACKAGE = "specchat/"
-"""In the paths of files that count as places."""
+"""Part of the path of files that count as places."""
 MEMORY = 8 << 30
 
 _thread = threading.local()
@@ -213,7 +213,7 @@ def _pin(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class PretendGpu(_DummyBackendModule):
-    """What `torch.gpu` has of `torch.cuda`."""
+    """The parts of `torch.cuda` that specchat uses, as `torch.gpu`."""
 
     CUDAGraph = Graph
     Stream = staticmethod(_stream)

@@ -34,7 +34,7 @@ LEAST_CASES = 25
 
 @pytest.fixture(scope="module")
 def records() -> dict[str, dict[str, Any]]:
-    """All cases, in a process of its own: torch keeps a device for good."""
+    """Run all cases in a process of its own: a device cannot be taken back from torch."""
     command = [sys.executable, "-m", "specchat.tests.pretend_gpu.check"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SPECCHAT_PASSES": "1:1 64:1.001"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -75,7 +75,7 @@ def test_the_measurement_for_gpus_runs_to_its_end(tmp_path: Path) -> None:
 
 
 def test_it_refuses_what_a_gpu_refuses() -> None:
-    """Else the tests above could not fail."""
+    """A CPU tensor next to a GPU tensor is an error; otherwise the tests above could not fail."""
     program = "import specchat.tests.pretend_gpu.device, torch; torch.ones(2, device='gpu') + torch.ones(2)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "expected all tensors to be on the same device" in done.stderr

@@ -55,7 +55,7 @@ def print_report(bench: BenchRun) -> None:
 
 
 def report_of(bench: BenchRun) -> dict[str, Any]:
-    """What `--json` prints. What was not measured is None."""
+    """Return the object that `--json` prints, None for what was not measured."""
     request, info = bench.request, bench.info
     results = summarise(bench.rows, bench.labels, bench.base, request.clock)
     return {
@@ -95,10 +95,10 @@ AVERAGED = (
     "included. A speedup is tokens/s ÷ plain decoding’s tokens/s on the same prompts. Draft and forward are shares of the wall "
     "clock without the prompt’s."
 )
-"""How rows are averaged."""
+"""The sentence about the averages of rows."""
 
 FEW_PROMPTS = 8
-"""Where fewer were answered, an interval with 1 in it tells of the prompts rather than of the method."""
+"""Prompts below which an interval with 1 in it says more about the prompts than about the method."""
 
 
 def headline(results: Sequence[Mapping[str, Any]], base: str) -> str:
@@ -376,7 +376,7 @@ def _measure(bench: BenchRun, lab: Lab) -> None:
 
 
 def loads() -> list[float]:
-    """How many processes want a processor, over the last minute, where the system tells it."""
+    """Return the load average of the last minute as a list, empty where the system has none."""
     return [os.getloadavg()[0]] if hasattr(os, "getloadavg") else []
 
 

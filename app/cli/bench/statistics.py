@@ -1,4 +1,4 @@
-"""From measurements to figures: totals over all answers, divided, and intervals by a bootstrap over prompts."""
+"""Figures from measurements: quotients of totals over all answers, and intervals by a bootstrap over prompts."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Pair(NamedTuple):
 
 
 def ratio(pairs: Iterable[Pair]) -> float:
-    """How many times as fast: total tokens ÷ total seconds, by the same of what it is compared with."""
+    """Total tokens ÷ total seconds, divided by the same of what it is compared with."""
     tokens, seconds, other_tokens, other_seconds = map(sum, zip(*pairs, strict=True))
     return tokens * other_seconds / (seconds * other_tokens)
 
 
 def interval(groups: Sequence[Sequence[Pair]], seed: int = 0) -> tuple[float, float | None, float | None]:
-    """How many times as fast over all prompts, and the interval in which another run of the same prompts finds it with 95%
+    """Return the speedup over all prompts, and the interval in which another run of the same prompts finds it with 95%
     confidence.
 
     `groups` has for each prompt the pairs of its rounds. Returns (estimate, low, high); a single pair has no ends, as it tells

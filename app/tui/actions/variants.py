@@ -25,7 +25,7 @@ SEEDS = 1_000_000
 """New seeds are below this: short enough to be read out and typed."""
 
 SEEDED = re.compile(r"same|new|seed=\d{1,18}")
-"""What says with which seed."""
+"""Words after `/retry` that choose the seed."""
 
 
 class Retries:

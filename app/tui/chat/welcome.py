@@ -113,7 +113,7 @@ TOUR = Starter("Take the tour", "30 seconds, live", "/tour")
 """Stands before the starters; no prompt, but the command."""
 
 STYLES: dict[Severity, str] = {"information": "italic $quiet", "warning": "$warning", "error": "$error"}
-"""How bad a notice is → its style."""
+"""Severity of a notice → its style."""
 
 DIGITS = "1234567890"
 """Digits of the rows, in order."""

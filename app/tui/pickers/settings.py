@@ -62,7 +62,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         self.tell()
 
     def _chosen(self) -> dict[str, str]:
-        """What the loaded model made of settings that leave it open."""
+        """Values that the loaded model chose for settings left open."""
         dialogue, info = self._dialogue, self._dialogue.info
         found = {key: str(info.get(key) or "") for key in ("device", "dtype", "context", "backend")}
         drafts = ", ".join(filter(None, (*dialogue.draft_models.values(), dialogue.head)))

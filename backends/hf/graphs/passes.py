@@ -54,7 +54,7 @@ class StaticPasses:
         self.graphs = graphs
         self._taps = taps
         self._tapped: dict[int, Tensor] = {}
-        """What the taps picked up in the last pass [MOST, width]: a recorded pass has no other place for it."""
+        """Hidden states of the last pass by tap [MOST, width]: replays write to the same memory."""
         self._forward, self._cache, self._plan, self._dtype = forward, cache, plan, dtype
         self._capacity = 0
         self._choices = 1

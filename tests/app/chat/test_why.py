@@ -41,7 +41,7 @@ class Situation:
     node: float = 0.03
     """What a node adds to a pass, in plain passes."""
     tie: float = 0.0
-    """How often the guard ends a path at a near tie."""
+    """Share of passes whose path the guard ends at a near tie."""
     other: float = 0.0003
     noise: Callable[[random.Random], float] = lambda rng: rng.gauss(1.0, 0.03)
     plain: float = PLAIN

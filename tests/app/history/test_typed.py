@@ -1,4 +1,4 @@
-"""What was sent in earlier chats and what is being typed: kept, found again, this user's alone; whatever ended the program."""
+"""Sent messages and text being typed: kept, found again, this user's alone; whatever ended the program."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import struct
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -393,3 +395,19 @@ def test_what_is_no_server_is_said(name: str, said: str) -> None:
     shown = CliRunner().invoke(app, ["models", "--server", name])
     assert shown.exit_code != 0
     assert said in f"{shown.output} {shown.exception}"
+
+
+@pytest.mark.parametrize(("library", "built"), [("libggml-vulkan.so", True), ("libggml-cpu.so", False)])
+def test_devices_are_looked_at_where_a_build_can_use_them(tmp_path: Path, library: str, built: bool) -> None:
+    """A process that has imported neither runtime; the devices themselves are a GPU's, so a private function is asked."""
+    (tmp_path / "llama_cpp" / "lib").mkdir(parents=True)
+    (tmp_path / "llama_cpp" / "__init__.py").touch()
+    (tmp_path / "llama_cpp" / "lib" / library).touch()
+    code = (
+        "import sys; from specchat.app.models.memory import _built_for_gpus; print(_built_for_gpus(), 'torch' in sys.modules)"
+    )
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [str(built), "False"], done.stderr

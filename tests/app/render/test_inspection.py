@@ -54,7 +54,7 @@ def test_all_that_is_known_of_a_run(answer: Answer, pieces: Pieces) -> None:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_the_strip_and_the_tree_page_count_passes_alike(pieces: Pieces, done: bool) -> None:
-    """What a constraint wrote took no pass, and is not counted as one."""
+    """Steps that a constraint wrote are not counted as passes."""
     made = Answer("lookup", "identical")
     for nodes in (1, 0, 4, 0, 2):
         made.add(StepRecord("lookup", [0], "x", nodes=nodes, grammar=int(not nodes)))

@@ -31,7 +31,7 @@ FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 
 @pytest.mark.parametrize("kind", FAMILY)
 def test_the_last_layer_runs_for_the_wanted_nodes_only(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That they are right test_sessions.py proves."""
+    """The results are compared in test_sessions.py."""
     session: Any = tiny_model(kind).open_session()
     session.prefill(range(40, 100))
     last, wide = session._run.lean.layers[-1], list[int]()

@@ -295,7 +295,7 @@ def test_a_key_is_hidden_however_it_is_written(key: str, monkeypatch: pytest.Mon
 
 
 def spoken(url: str) -> str:
-    """What is said of a server that cannot be reached."""
+    """Return the error about a server that cannot be reached."""
 
     async def go() -> str:
         wire = connection.Connection(Address("x", url))

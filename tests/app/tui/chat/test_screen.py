@@ -218,7 +218,7 @@ def test_a_template_is_of_one_model(dialogue: Dialogue, engine: Any) -> None:
 
 
 async def test_a_notice_leaves_the_starters_there(make_chat: Make, engine: Any) -> None:
-    """What a model has to say of itself stands above them, until the chat begins."""
+    """Notices about the model stand above the starters until the chat begins."""
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         app.dialogue.notice("Runs in bfloat16.", "warning")
         app.changed()

@@ -127,7 +127,7 @@ async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
 
 
 async def test_keys_that_come_with_one_that_moves_the_focus_go_where_it_went(make_chat: Make) -> None:
-    """As over a slow link, or from a script."""
+    """Keys arrive apart, as over a slow link or from a script."""
     async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         for key, character in (("ctrl+o", None), ("2", "2"), ("x", "x")):
             app.post_message(Key(key, character))

@@ -41,7 +41,7 @@ def models(request: pytest.FixtureRequest) -> tuple[Model, Model]:
 
 @torch.inference_mode()
 def wanted(tokens: list[int], masks: int) -> torch.Tensor:
-    """What transformers says after a text and behind so many masks."""
+    """transformers' choice after a text and a number of masks."""
     logits: torch.Tensor = network(builtin_path("builtin-draft"))(torch.tensor([[*tokens, *[MASK] * masks]])).logits[0]
     return logits[-masks - 1 :]
 
