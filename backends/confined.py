@@ -31,7 +31,7 @@ TOO_MUCH = "it needs too much memory"
 
 
 class Broken(Exception):
-    """A file does not come through; the message says why in a few words."""
+    """A call exceeded a limit or ended its process; the message says which, in a few words."""
 
 
 class Confined:

@@ -84,6 +84,10 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._rest = [item for item in items if item not in self._items]
         """Methods behind the last row."""
         self._refused = ""
+        # Held, not looked up: a resize may reach the screen before its widgets are mounted, and after they are gone.
+        self._quoted = Static(id="race-prompt")
+        self._lanes_row = Static(id="race-line")
+        self._choices = OptionList()
 
     def hints(self) -> tuple[Hint, ...]:
         return (*hints(("setup_start", "")), self._picks(), *hints(("setup_choose", ""), ("setup_model", "")))
@@ -103,19 +107,18 @@ class RaceSetup(FramedScreen[list[LanePick]]):
 
     def compose(self) -> ComposeResult:
         with self.frame:
-            yield Static(id="race-prompt")
-            yield OptionList(*self._options())
-            yield Static(id="race-line")
+            yield self._quoted
+            yield self._choices
+            yield self._lanes_row
 
     def on_mount(self) -> None:
+        self._choices.set_options(self._options())
         ids = [item.id for item in self._items]
-        choices = self.query_one(OptionList)
-        choices.highlighted = next((i for i, name in enumerate(ids) if name in self.chosen), 0)
+        self._choices.highlighted = next((i for i, name in enumerate(ids) if name in self.chosen), 0)
         self._layout()
 
     def on_resize(self) -> None:
-        if self.query(OptionList):  # a resize may come before its widgets, or behind them
-            self._layout()
+        self._layout()
 
     def _layout(self) -> None:
         room = self.room(WIDTH, 6)
@@ -125,13 +128,13 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         quoted = [("▌ ", "bold $primary"), (lines[0] if lines else "", "$foreground")]
         quoted += [part for line in lines[1:] for part in (("\n▌ ", "bold $primary"), (line, "$foreground"))]
         shown = Content.assemble(*quoted, (f"\n{fit(self._source, room)}", "$quiet"))
-        self.query_one("#race-prompt", Static).update(shown)
-        choices = self.query_one(OptionList)
+        self._quoted.update(shown)
+        choices = self._choices
         choices.styles.max_height = max(4, self.app.size.height * 94 // 100 - AROUND)
         at = choices.highlighted
         choices.set_options(self._options())
         choices.highlighted = at
-        self.query_one("#race-line", Static).update(self._line_up(room))
+        self._lanes_row.update(self._line_up(room))
 
     def _options(self) -> Iterator[Option]:
         for i, item in enumerate(self._items):
@@ -198,7 +201,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
 
     def action_model(self) -> None:
         """Let the method under the cursor run on another model too, or no longer."""
-        at = self.query_one(OptionList).highlighted
+        at = self._choices.highlighted
         if at is None or at == len(self._items):
             return
         method = self._items[at].id
@@ -216,11 +219,11 @@ class RaceSetup(FramedScreen[list[LanePick]]):
 
     def action_pick(self, index: int) -> None:
         if index < len(self._items):
-            self.query_one(OptionList).highlighted = index
+            self._choices.highlighted = index
             self._toggle(index)
 
     def action_choose(self) -> None:
-        at = self.query_one(OptionList).highlighted
+        at = self._choices.highlighted
         if at is not None:
             self._toggle(at)
 

@@ -31,7 +31,7 @@ from specchat.engine.messages import (
     Steps,
 )
 
-from ....fakes.pilots import Make, command, loaded, settle, toasts
+from ....fakes.pilots import Make, command, loaded, settle, toasts, until
 from ....fakes.races import asked, begin, finish, records, write
 from ...conftest import steps
 
@@ -369,3 +369,15 @@ def test_race(picture: Make, engine: Any, end: bool) -> None:
         await pilot.pause()
 
     assert picture(before)
+
+
+async def test_a_resize_may_reach_the_setup_after_it_is_left(make_chat: Make, engine: Any) -> None:
+    async with make_chat(method="lookup").run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5")
+        await pilot.pause()
+        setup = pilot.app.screen
+        assert isinstance(setup, RaceSetup)
+        await pilot.press("escape")
+        await until(pilot, lambda: not setup.is_attached)
+        setup.on_resize()
