@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")), ROOT / "benchmarks" / "RESULTS.md"]
 
 ELSEWHERE = {
-    *("--force-reinstall", "--no-deps", "--no-cache-dir"),  # pip
+    *("--force-reinstall", "--no-deps", "--no-cache-dir", "--dry-run", "--ignore-installed", "--report", "--index-url"),  # pip
     *("--target-model-dir", "--rpc"),  # llama.cpp's converter
     *("--pairs", "--prompts", "--compare", "--gguf", "--only", "--rows", "--vllm", "--kind"),  # benchmarks
     *("--runtime", "--units", "--draft-units", "--cores", "--runs", "--answers", "--table", "--quality"),
