@@ -249,11 +249,12 @@ def always(*response: Any) -> Any:
     return lambda _: response
 
 
-ZIPPED = gzip.compress(ANSWER)
+# Header times of zero: workers must collect the same parameters in every second.
+ZIPPED = gzip.compress(ANSWER, mtime=0)
 ENCODINGS: list[tuple[str, bytes]] = [
     ("x-gzip", ZIPPED),
-    ("gzip, x-gzip", gzip.compress(ZIPPED)),
-    ("gzip", gzip.compress(ANSWER[:40]) + gzip.compress(ANSWER[40:])),
+    ("gzip, x-gzip", gzip.compress(ZIPPED, mtime=0)),
+    ("gzip", gzip.compress(ANSWER[:40], mtime=0) + gzip.compress(ANSWER[40:], mtime=0)),
     ("deflate", zlib.compress(ANSWER)),
     ("deflate", zlib.compress(ANSWER, wbits=-15)),
     *((name, ANSWER) for name in ("gzip", "deflate", "utf-8", "identity, ISO-8859-1", "none")),
