@@ -17,7 +17,7 @@ from .heads.folders import read_format, refuse_pickles
 from .heads.formats import Format
 from .heads.gguf_format import DRAFTERS, GgufFormat, read_gguf_format
 from .options import BUILTIN, SHIPPED, LoadOptions, StageProgress
-from .servers.address import is_url
+from .remote.address import is_url
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
 """Repository and quantization."""

@@ -305,7 +305,7 @@ class Started(Event):
     prompt_tokens: int
     reused: int
     certainty: str = ""
-    """For a server's answer, whether its runs are going to be known (`backends.servers.runs`); else empty."""
+    """For a server's answer, whether its runs are going to be known (`backends.remote.runs`); else empty."""
 
 
 @dataclass(slots=True)

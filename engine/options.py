@@ -22,7 +22,7 @@ from ..backends.options import (
     draft_names,
     rebuild_command,
 )
-from ..backends.servers.address import find_server, is_url, root_of
+from ..backends.remote.address import find_server, is_url, root_of
 from ..option import NEXT_ANSWER, declared_options, option
 
 __all__ = [

@@ -52,12 +52,12 @@ from .wire import parse as parse_message
 
 if TYPE_CHECKING:
     from ..backends.base import Model
-    from ..backends.servers.address import Address
-    from ..backends.servers.model import ServerModel
+    from ..backends.remote.address import Address
+    from ..backends.remote.model import ServerModel
     from .drafts import Drafters
     from .lanes import Lanes
+    from .remote import ServerAnswers
     from .secondary import SecondaryModels
-    from .servers.answers import ServerAnswers
 
 PARENT_POLL_SECONDS = 0.5
 """Interval of checks whether the parent lives, where the kernel does not report it."""
@@ -206,7 +206,7 @@ class Server:
         self._cancelled.discard(command.id)
 
     def _load(self, command: Load, lanes: Lanes) -> None:
-        from ..backends.servers.address import find_server
+        from ..backends.remote.address import find_server
 
         redirect(log_path())  # a long-lived engine's log is moved aside here too, once it is full
         lanes.cancel_all()
@@ -224,7 +224,7 @@ class Server:
 
     def _load_server(self, command: Load, address: Address, lanes: Lanes) -> None:
         """Identify a server, then free the loaded model."""
-        from .servers.answers import describe_server, refusals
+        from .remote import describe_server, refusals
 
         start = time.perf_counter()
         try:
@@ -240,7 +240,7 @@ class Server:
 
     def _connect(self, id: int, address: Address) -> ServerModel:
         """Identify a server, for a load of this id."""
-        from .servers.answers import ServerAnswers
+        from .remote import ServerAnswers
 
         self._outbox.post(Loading(id, "connect"))
         self._answers = self._answers or ServerAnswers(self._outbox.post)
@@ -250,8 +250,8 @@ class Server:
         return lambda: id in self._cancelled
 
     def _load_beside(self, command: LoadSecondary, lanes: Lanes) -> None:
-        from ..backends.servers.address import find_server
-        from .servers.answers import describe_server, refusals
+        from ..backends.remote.address import find_server
+        from .remote import describe_server, refusals
 
         self._free_servers(command.key)
         try:

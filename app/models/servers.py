@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...backends.servers.address import find_server, quoted
+from ...backends.remote.address import find_server, quoted
 from ...errors import UserError
 from ..text.cells import has_words, one_line
 from .rows import ModelRow
@@ -51,7 +51,7 @@ def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[
 
 async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundServer:
     # Deferred: httpx takes 100 ms, and few have servers.
-    from ...backends.servers.model import connect
+    from ...backends.remote.model import connect
 
     try:
         address = find_server(name, servers)

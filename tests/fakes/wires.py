@@ -10,14 +10,14 @@ from typing import Any
 
 import httpx2
 
-from specchat.backends.servers.address import Address
-from specchat.backends.servers.bodies import ServerRequest
-from specchat.backends.servers.connection import Connection
-from specchat.backends.servers.dialects import UNKNOWN
-from specchat.backends.servers.identify import Served
-from specchat.backends.servers.model import ServerModel
-from specchat.backends.servers.runs import Run
-from specchat.backends.servers.stream import Outcome, Taker
+from specchat.backends.remote.address import Address
+from specchat.backends.remote.bodies import ServerRequest
+from specchat.backends.remote.connection import Connection
+from specchat.backends.remote.dialects import UNKNOWN
+from specchat.backends.remote.identify import Served
+from specchat.backends.remote.model import ServerModel
+from specchat.backends.remote.runs import Run
+from specchat.backends.remote.stream import Outcome, Taker
 from specchat.errors import UserError
 
 

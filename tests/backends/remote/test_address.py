@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import UserError
-from specchat.backends.servers.address import Address, find_server, quoted
+from specchat.backends.remote.address import Address, find_server, quoted
 
 SERVERS = {
     "work": {"url": "https://llm.example/v1", "model": "big", "key_env": "WORK_KEY"},

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from specchat.backends.servers.bodies import ServerRequest
-from specchat.backends.servers.refusals import is_full, status_of
-from specchat.backends.servers.stream import Outcome, Reader
+from specchat.backends.remote.bodies import ServerRequest
+from specchat.backends.remote.refusals import is_full, status_of
+from specchat.backends.remote.stream import Outcome, Reader
 
 from ...fakes.model_servers import event
 from ...fakes.wires import Fed, hear

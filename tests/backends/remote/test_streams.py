@@ -12,11 +12,11 @@ import pytest
 
 from specchat.backends import UserError
 from specchat.backends.base import Sampling
-from specchat.backends.servers.address import find_server
-from specchat.backends.servers.bodies import ServerRequest
-from specchat.backends.servers.model import ServerModel, connect
-from specchat.backends.servers.runs import Run
-from specchat.backends.servers.stream import Outcome, Patience, Taker
+from specchat.backends.remote.address import find_server
+from specchat.backends.remote.bodies import ServerRequest
+from specchat.backends.remote.model import ServerModel, connect
+from specchat.backends.remote.runs import Run
+from specchat.backends.remote.stream import Outcome, Patience, Taker
 
 from ...fakes.model_servers import BREAK, FakeServer, Written, llama_server, of_words, serving, sglang, text_only, vllm
 

@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from specchat.backends.servers.address import find_server
-from specchat.backends.servers.bodies import ServerRequest, body_of
-from specchat.backends.servers.model import connect
+from specchat.backends.remote.address import find_server
+from specchat.backends.remote.bodies import ServerRequest, body_of
+from specchat.backends.remote.model import connect
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Loaded, StepRecord, Steps
 

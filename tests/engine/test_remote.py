@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from specchat.backends.servers.address import find_server
-from specchat.backends.servers.model import connect
+from specchat.backends.remote.address import find_server
+from specchat.backends.remote.model import connect
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import (
     Event,
@@ -32,10 +32,10 @@ from specchat.engine.messages import (
     Switch,
     Work,
 )
-from specchat.engine.servers.answers import measure_answer
+from specchat.engine.remote import measure_answer
 
-from ...fakes.engines import answer
-from ...fakes.model_servers import Pass, Written, llama_server, of_words, serving, vllm
+from ..fakes.engines import answer
+from ..fakes.model_servers import Pass, Written, llama_server, of_words, serving, vllm
 
 ASKED = [{"role": "user", "content": "hi"}]
 WRITTEN = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")

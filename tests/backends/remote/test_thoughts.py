@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.servers.bodies import ServerRequest, body_of
-from specchat.backends.servers.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
-from specchat.backends.servers.identify import Served
-from specchat.backends.servers.model import ServerModel
-from specchat.backends.servers.thoughts import Parts
+from specchat.backends.remote.bodies import ServerRequest, body_of
+from specchat.backends.remote.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
+from specchat.backends.remote.identify import Served
+from specchat.backends.remote.model import ServerModel
+from specchat.backends.remote.thoughts import Parts
 from specchat.engine.messages import Generate
-from specchat.engine.servers.answers import make_server_request
+from specchat.engine.remote import make_server_request
 from specchat.errors import UserError
 
 from ...cases import cases

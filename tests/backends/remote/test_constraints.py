@@ -8,8 +8,8 @@ import pytest
 
 from specchat.backends.base import Message
 from specchat.backends.grammars.constraint import Constraint, grammar, json_object, json_schema, regex
-from specchat.backends.servers.bodies import ServerRequest, body_of
-from specchat.backends.servers.identify import Served
+from specchat.backends.remote.bodies import ServerRequest, body_of
+from specchat.backends.remote.identify import Served
 from specchat.errors import UserError
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.servers.chunks import Chunk, parse
-from specchat.backends.servers.identify import Served
-from specchat.backends.servers.runs import UNTOLD, Certainty, Cutter, Run
-from specchat.backends.servers.stream import cutter_for
+from specchat.backends.remote.chunks import Chunk, parse
+from specchat.backends.remote.identify import Served
+from specchat.backends.remote.runs import UNTOLD, Certainty, Cutter, Run
+from specchat.backends.remote.stream import cutter_for
 from specchat.tests.cases import cases
 from specchat.tests.fakes.model_servers import Pass, Written, llama_server, of_words, sglang, text_only, vllm
 

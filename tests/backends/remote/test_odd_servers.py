@@ -19,11 +19,11 @@ import pytest
 
 from specchat.backends import UserError
 from specchat.backends.base import Sampling
-from specchat.backends.servers import connection
-from specchat.backends.servers.address import Address
-from specchat.backends.servers.bodies import ServerRequest
-from specchat.backends.servers.identify import Served, identify
-from specchat.backends.servers.stream import Outcome
+from specchat.backends.remote import connection
+from specchat.backends.remote.address import Address
+from specchat.backends.remote.bodies import ServerRequest
+from specchat.backends.remote.identify import Served, identify
+from specchat.backends.remote.stream import Outcome
 
 from ...fakes.model_servers import MODELS, event, serving
 from ...fakes.wires import Fed, hear, wired

@@ -10,19 +10,19 @@ from concurrent.futures import CancelledError
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from ...backends.base import Sampling
-from ...backends.grammars.constraint import constraint_of
-from ...backends.servers.address import Address, find_server
-from ...backends.servers.bodies import ServerRequest
-from ...backends.servers.chunks import NO_ID
-from ...backends.servers.model import ServerModel, connect
-from ...backends.servers.runs import Run
-from ...backends.servers.stream import Outcome, Taker
-from ...backends.thinking.split import THOUGHT
-from ...decoders import registry
-from ...errors import Cancelled, UserError
-from ..failures import failure
-from ..messages import (
+from ..backends.base import Sampling
+from ..backends.grammars.constraint import constraint_of
+from ..backends.remote.address import Address, find_server
+from ..backends.remote.bodies import ServerRequest
+from ..backends.remote.chunks import NO_ID
+from ..backends.remote.model import ServerModel, connect
+from ..backends.remote.runs import Run
+from ..backends.remote.stream import Outcome, Taker
+from ..backends.thinking.split import THOUGHT
+from ..decoders import registry
+from ..errors import Cancelled, UserError
+from .failures import failure
+from .messages import (
     Event,
     Failed,
     Finished,
@@ -36,7 +36,7 @@ from ..messages import (
     Work,
     Worked,
 )
-from ..tasks.work import UNMEASURED
+from .tasks.work import UNMEASURED
 
 POLL_SECONDS = 0.05
 """Interval of checks whether a load was cancelled."""

@@ -1,1 +1,0 @@
-"""Answers of models that run on a server."""
