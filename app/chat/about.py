@@ -1,4 +1,4 @@
-"""What a chat is held with: its model and the settings in force."""
+"""The model of a chat and the settings in force."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from .pieces import Pieces
 from .transcript import Transcript
 
 LOADED_WITH = ("draft_model", "revision", "backend", "chat_template")
-"""Options of a load that belong to a chat; the others (device, threads, …) to the machine that it goes on at."""
+"""Options of a load that belong to a chat; the others (device, threads, …) belong to the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The model and the settings of a chat, as they are at one moment."""
+    """The model and the settings of a chat at one moment."""
 
     model: str
-    """As the user named it."""
+    """Name of the model, as the user wrote it."""
     info: Mapping[str, Any]
-    """What the engine tells of it; empty until it is loaded."""
+    """The engine's description of the model; empty until it is loaded."""
     load: Mapping[str, Any]
-    """Options of its load (fields of the engine's `Load`)."""
+    """Options of the model's load (fields of the engine's `Load`)."""
     method: str
     methods: Mapping[str, Mapping[str, Any]]
     """Method → its settings."""
     options: AnswerOptions
     pieces: Pieces = field(default_factory=Pieces)
-    """Token texts for answers that have none of their own."""
+    """Default token texts for answers without any."""
 
     def request(self) -> dict[str, Any]:
-        """What an answer is asked with, as `Answer.asked` has it."""
+        """Return the request for an answer, as `Answer.asked` has it."""
         return {
             "model": self.model,
             "method": self.method,
@@ -45,7 +45,7 @@ class About:
         }
 
     def answering(self) -> dict[str, Any]:
-        """The options that every answer is asked with, as plain data."""
+        """Return the options of every request, as plain data."""
         options = self.options
         return {
             "sampling": asdict(options.sampling),
@@ -56,35 +56,38 @@ class About:
         }
 
     def _thinking(self) -> dict[str, Any]:
-        """What is asked of the chat template, as far as it is not its default."""
+        """Return the chat template's options that differ from its defaults."""
         options = self.options
-        think = word_for(self.info, options.think)
-        asked = {"think": think, "think_budget": options.think_budget, "template_vars": variables(options.template_var)}
-        return {name: value for name, value in asked.items() if value not in ("", None, {})}
+        values = {
+            "think": word_for(self.info, options.think),
+            "think_budget": options.think_budget,
+            "template_vars": variables(options.template_var),
+        }
+        return {name: value for name, value in values.items() if value not in ("", None, {})}
 
 
 def generate_fields(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request as fields of the engine's `Generate`, where `model` says something else."""
+    """Return a request as fields of the engine's `Generate`, where `model` has another meaning."""
     return {name: value for name, value in request.items() if name != "model"}
 
 
 def words_of(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """The words that the model knows for how to think, as on, off, low; none where it cannot be told."""
+    """Return the model's words for how to think, such as on, off or low; empty if it has no switch."""
     return tuple(str(word) for word in (info.get("thinking") or {}).get("words") or ())
 
 
-def default_of(info: Mapping[str, Any]) -> str:
-    """What it does unless it is told otherwise."""
+def default_word(info: Mapping[str, Any]) -> str:
+    """Return the word in force by default."""
     return str((info.get("thinking") or {}).get("default") or "")
 
 
 def word_for(info: Mapping[str, Any], word: str) -> str:
-    """What a model is told where somebody wants `word`: that, or nothing where it does not know it."""
+    """Return `word` if the model knows it, else an empty string."""
     return word if word in words_of(info) else ""
 
 
 def known_word(info: Mapping[str, Any], word: str) -> str:
-    """A word that the model must know.
+    """Return `word` if the model knows it.
 
     Raises:
         UserError: it does not, or it does not think at all.
@@ -101,20 +104,20 @@ def known_word(info: Mapping[str, Any], word: str) -> str:
 
 
 def word_after(info: Mapping[str, Any], word: str) -> str:
-    """The word after the one in force, round and round.
+    """Return the word after the one in force; the first follows the last.
 
     Raises:
-        UserError: the model cannot be told how to think.
+        UserError: the model has no switch for its thinking.
     """
     words = words_of(info)
     if not words:
         known_word(info, word)
-    now = word_for(info, word) or default_of(info)
-    return words[(words.index(now) + 1) % len(words)] if now in words else words[0]
+    current = word_for(info, word) or default_word(info)
+    return words[(words.index(current) + 1) % len(words)] if current in words else words[0]
 
 
 def variables(texts: Sequence[str]) -> dict[str, Any]:
-    """`NAME=VALUE …` as variables of a chat template: true, false, null, numbers and JSON are that, everything else a text."""
+    """Parse `NAME=VALUE …` as variables of a chat template; a value that is no JSON is a text."""
     out: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -126,16 +129,16 @@ def variables(texts: Sequence[str]) -> dict[str, Any]:
 
 
 class SavableChat(Protocol):
-    """A chat that can be saved: what was said, and with what."""
+    """A chat that can be saved."""
 
     @property
     def transcript(self) -> Transcript:
-        """What was said."""
+        """The chat's entries."""
 
     def about(self) -> About:
-        """The model and the settings that it is held with."""
+        """Return the chat's model and settings."""
 
 
 def public(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What files tell of a model: not where it lies on this disk, which is nobody else's business."""
+    """Return a model's description for files, without its place on this disk."""
     return {key: value for key, value in info.items() if key != "path"}

@@ -1,4 +1,4 @@
-"""What `specchat run --json` tells of an answer."""
+"""The object of an answer in `specchat run --json`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...engine.options import flops
 from .entries import TELLING_STEPS, Answer
 
 WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
-"""K that an answer's figures try out."""
+"""Draft lengths whose speedup is estimated for each answer."""
 DOUBLE = 2.0
-"""Times as fast as plain: which drafter would do that is a figure of each answer."""
+"""Speedup for which the necessary drafter is computed."""
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """Return the object of `specchat run --json`, None for what was not measured. `tokens` counts an EOS token."""
+    """Return the object of an answer; None stands for a figure that was not measured. `tokens` counts an EOS token."""
     totals, figures = answer.totals, answer.figures
     plain = figures.plain_seconds
     return {
@@ -64,19 +64,18 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 
 def _shared(answer: Answer, totals: Totals) -> dict[str, Any]:
-    """What `answer_json` tells of the thought and of the answer after it, where the model thought; together they are the
-    whole."""
-    of = answer.figures if answer.figures.certainty else totals
-    if not of.thought.tokens:
+    """Return the shares of the thought and of the answer after it, which add up to the whole; empty without a thought."""
+    source = answer.figures if answer.figures.certainty else totals
+    if not source.thought.tokens:
         return {}
     return {
-        "thought": {"text": answer.thought, **asdict(of.thought), "finished": not answer.thinking},
-        "answer": {"text": answer.text, **asdict(of.answer)},
+        "thought": {"text": answer.thought, **asdict(source.thought), "finished": not answer.thinking},
+        "answer": {"text": answer.text, **asdict(source.answer)},
     }
 
 
 def _served(answer: Answer) -> dict[str, Any]:
-    """What `answer_json` tells otherwise of a server's answer: nothing that is only a guess stands for a count."""
+    """Return the fields that differ for a server's answer: no estimate stands for a count."""
     figures = answer.figures
     if not figures.certainty:
         return {}
@@ -102,8 +101,8 @@ def _part(totals: Totals, plain: float) -> dict[str, Any]:
 
 
 def _what_if(totals: Totals, plain: float) -> dict[str, Any]:
-    """What `answer_json` tells of other draft lengths and other drafters, at the answer's own α; empty where nothing was
-    drafted, or no plain step was timed."""
+    """Estimate other draft lengths and other drafters at the answer's own α; empty if nothing was drafted, or no plain step
+    was timed."""
     if not totals.drafted or not plain:
         return {}
     length, gain = totals.best_length(totals.alpha, plain)

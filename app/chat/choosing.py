@@ -1,4 +1,4 @@
-"""Which method a chat starts with, which ones ctrl+n goes through and which ones race: one order for all of them."""
+"""The order of the methods: which one a chat starts with, which ones ctrl+n goes through, which ones race."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from ...engine.options import BUILTIN, least_share, plain_passes
 from .methods import Method
 
 PLAIN = "greedy"
-"""What every other method is compared with."""
+"""The method that every other one is compared with."""
 
 PROMISING = ("draft", "lookup", "early-exit", "fusion", "auto")
-"""What is offered beside plain decoding and trained drafters. The first two differ most: one gives several tokens a pass on any
+"""Methods offered after plain decoding and trained drafters. The first two differ most: one gives several tokens a pass on any
 text, the other wins where text is copied, on the fastest models too. `auto` chooses among the others, so it comes last."""
 
 FEWEST_TOKENS = 16
-"""An answer of fewer tells nothing about speed."""
-
+"""Shorter answers say nothing about speed."""
 
 SELDOM = ("recompute", "ngram", "recycle", "lookahead", "jacobi")
-"""Methods that others beat nearly everywhere: worth a look for what they show. Offered last."""
+"""Methods that others beat nearly everywhere, offered last."""
 
 
 def exits_early(model: str) -> bool:
-    """Whether a model's first layers are trained to draft. Only its name can tell: its files are like any other's."""
+    """Whether a model's first layers are trained to draft. Only its name shows it: its files look like any other's."""
     return model == BUILTIN or "layerskip" in model.lower()
 
 
 def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model: str) -> list[str]:
-    """The methods worth a try on a model: plain decoding, then those that give the same text sooner, the best hope first."""
+    """Return the methods worth a try on a model: plain decoding, then those with the same text, the most promising first."""
     trained = [name for name, method in methods.items() if method.group == "trained" and method.label == "identical"]
     left_out = {*unavailable, *(() if exits_early(model) else ("early-exit",))}
     # The built-in model is so small that its trained drafters, a fifth of it, pay less than the first two.
@@ -40,15 +39,14 @@ def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model
 
 
 DEAR_NODE = 0.4
-"""What a further node may cost in plain passes, in passes of the size where it costs the least: above that drafts rarely give
-as many tokens."""
+"""The most that a further node may cost, in plain passes, at the size where it costs the least: drafts rarely gain more."""
 
 USUAL_DRAFT = 8
-"""Draft tokens of the pass whose cost is named."""
+"""Draft tokens of the pass whose cost is shown."""
 
 
 def why_plain(info: Mapping[str, Any]) -> str:
-    """Why a model starts with plain decoding although it could guess; empty where guesses may pay, or before it is loaded."""
+    """Explain why a model starts with plain decoding; empty if guesses may pay, or before the model is loaded."""
     curve = tuple((int(nodes), float(seconds)) for nodes, seconds in info.get("pass_seconds") or ())
     if least_share(curve) < DEAR_NODE:
         return ""
@@ -59,37 +57,38 @@ def why_plain(info: Mapping[str, Any]) -> str:
 def first_method(
     methods: Mapping[str, Method], unavailable: Collection[str], model: str, drafts: object, info: Mapping[str, Any]
 ) -> str:
-    """The method that a chat starts with where nobody has chosen one.
+    """Choose the method that a chat starts with.
 
-    Where a pass over guesses costs too much it is plain decoding (see `why_plain`). Else, with a draft model it is `draft`, and
+    If a pass over guesses costs too much, it is plain decoding (see `why_plain`). Else, with a draft model it is `draft`, and
     with a trained drafter its method: they give several tokens a pass on any text. Else it is `lookup`: it needs no trial, and
-    a draft that turns out wrong costs it next to nothing.
+    a wrong draft costs it next to nothing.
 
     Args:
-        unavailable: those that the model cannot run, as far as that is known.
-        model: as the user names it.
-        drafts: the draft models that were asked for; the built-in model brings its own.
+        unavailable: methods that the model is known not to run.
+        model: its name as the user wrote it.
+        drafts: the requested draft models; the built-in model has its own.
     """
-    # `draft` first: until the model is loaded, nobody knows what a draft model is.
-    drafting = ("draft", *(name for name, method in methods.items() if method.group == "trained"))
-    wanted = (*drafting, "lookup", PLAIN) if drafts or model == BUILTIN else ("lookup", PLAIN)
+    preferred = ["lookup", PLAIN]
     if why_plain(info):
-        wanted = (PLAIN,)
-    return next((name for name in (*wanted, *methods) if name in methods and name not in unavailable), PLAIN)
+        preferred = [PLAIN]
+    elif drafts or model == BUILTIN:
+        # `draft` first: until the model is loaded, its draft models are unknown.
+        trained = (name for name, method in methods.items() if method.group == "trained")
+        preferred = ["draft", *trained, *preferred]
+    return next((name for name in (*preferred, *methods) if name in methods and name not in unavailable), PLAIN)
 
 
 @dataclass(slots=True)
 class Speeds:
-    """How fast each method was here when it was last compared with plain decoding on one text: in an answer of its own, as its
-    verdict says, or in a race."""
+    """The last measured speedup of each method on each model, from an answer's verdict or from a race."""
 
     _ratios: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def add(self, model: str, method: str, tokens: int, ratio: float) -> None:
-        """Take in a comparison: a method's speed by plain decoding's, 0 where that is not known."""
+        """Record a method's speed divided by plain decoding's (0 if unknown) over an answer of so many tokens."""
         if tokens >= FEWEST_TOKENS and ratio > 0:
             self._ratios[model, method] = ratio
 
     def ratio(self, model: str, method: str) -> float | None:
-        """How many times as fast as plain decoding; None where that is not known."""
+        """Return a method's speedup over plain decoding; None if unknown."""
         return self._ratios.get((model, method))

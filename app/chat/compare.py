@@ -1,4 +1,4 @@
-"""Answers to the same message, side by side: who wrote them, how fast, and whether the text is the same."""
+"""Comparison of the answers to one message: their methods, their speeds, and whether the text is the same."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..text.cells import fit, one_line, width
 from .entries import Answer
 
 Mark = Literal["reference", "identical", "near tie", "lossy", "another model", "unknown"]
-"""How a lane's tokens compare with those of the first lane of its model. `unknown`: not both have got as far as that. `another
-model`: the first lane of a model that is not the first lane's, compared with nobody."""
+"""Result of comparing a lane's tokens with those of the first lane of its model. `unknown`: one of the two is not far enough.
+`another model`: the first lane of a model that is not the first lane's, which is compared with none."""
 SIGNS: dict[Mark, str] = {
     "reference": "·",
     "identical": "≡",
@@ -21,10 +21,10 @@ SIGNS: dict[Mark, str] = {
     "another model": "○",
     "unknown": "?",
 }
-"""What a mark is shown as."""
+"""Mark → its sign."""
 
 EXCERPT = 12
-"""Cells of each text where two part."""
+"""Cells of each text that are shown where two differ."""
 
 GAP = 2
 """Cells between two columns."""
@@ -42,28 +42,27 @@ class StyledPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How an answer's text compares with the first answer's."""
+    """Result of comparing an answer's text with the first answer's."""
 
     mark: Mark
-    said: str
-    """In words: `identical`, or from where on they differ."""
+    words: str
+    """The result in words: `identical`, or the place of the first difference."""
 
 
 def name_of(answer: Answer, among: Sequence[Answer] = ()) -> str:
-    """Who wrote an answer: its methods with the settings it was asked with; its temperature, seed and model where not all of
-    `among` have the same."""
+    """Name an answer by its methods and their settings; its temperature, seed and model only if `among` differ in them."""
     settings = " ".join(f"{key}={value}" for key, value in answer.asked.get("settings", {}).items())
     parts = [" → ".join(answer.methods) or answer.method, settings]
-    known = [each for each in among if each.asked]
+    others = [other for other in among if other.asked]
     if answer.asked:
-        temperature, model = _sampling(answer, "temperature"), answer.asked.get("model")
-        if len({_sampling(each, "temperature") for each in known}) > 1:
+        temperature = _sampling(answer, "temperature")
+        if len({_sampling(other, "temperature") for other in others}) > 1:
             parts.append(f"temp {temperature:g}")
-        # Without a temperature a seed is of no use.
-        if temperature and len({_sampling(each, "seed") for each in known}) > 1:
+        # Without a temperature a seed has no effect.
+        if temperature and len({_sampling(other, "seed") for other in others}) > 1:
             parts.append(f"seed {_sampling(answer, 'seed'):.0f}")
-        if len({each.asked.get("model") for each in known}) > 1:
-            parts.append(f"on {model}")
+        if len({other.asked.get("model") for other in others}) > 1:
+            parts.append(f"on {answer.asked.get('model')}")
     return one_line(" ".join(part for part in parts if part))
 
 
@@ -76,7 +75,8 @@ def likeness(answer: Answer, first: Answer) -> Likeness:
     """Compare an answer's text with the first one's."""
     if answer is first:
         return Likeness("reference", "")
-    one, other = first.all_text, answer.all_text
+    texts = first.all_text, answer.all_text
+    one, other = texts
     if one == other and first.through == answer.through:
         return Likeness("identical", "identical")
     if not answer.done or not first.done or not one or not other:
@@ -87,12 +87,12 @@ def likeness(answer: Answer, first: Answer) -> Likeness:
     if cut:  # it was stopped before its end
         return Likeness("identical", "as far as it goes")
     where = f"from token {token + 1:,}" if (token := _token(answer, first)) is not None else f"from character {at + 1:,}"
-    here, there = (fit(one_line(text[at : at + 60]), EXCERPT) or "the end" for text in (one, other))
-    return Likeness("lossy", f"{where}: {here} / {there}")
+    excerpts = (fit(one_line(text[at : at + 60]), EXCERPT) or "the end" for text in texts)
+    return Likeness("lossy", f"{where}: {' / '.join(excerpts)}")
 
 
 def _token(answer: Answer, first: Answer) -> int | None:
-    """The first token that differs; None if none does, or they are of different models."""
+    """Return the index of the first token that differs; None if none does, or the models differ."""
     if answer.asked.get("model") != first.asked.get("model"):
         return None
     one, other = first.log.tokens, answer.log.tokens
@@ -100,22 +100,23 @@ def _token(answer: Answer, first: Answer) -> int | None:
     return common if common < max(len(one), len(other)) else None
 
 
-def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[StyledPart]]:
-    """The lines of a comparison: a heading, then an answer to a line.
+def table(answers: Sequence[Answer], current: Answer, cells: int) -> list[list[StyledPart]]:
+    """Return the lines of a comparison: a heading, then a line for each answer.
 
     Args:
-        answers: all that there are, the first one the reference.
-        shown: the one on the screen.
+        answers: all answers, the reference first.
+        current: the one on the screen.
         cells: width of a line. Narrow ones lose columns: tokens first, then tokens a pass, then tokens per second.
     """
-    at = next(i for i, answer in enumerate(answers) if answer is shown)
+    at = next(i for i, answer in enumerate(answers) if answer is current)
     first = answers[0]
     rows = [[badge(at, len(answers)), "tokens", "a pass", "tokens/s", "× 1st", ""]]
     alike = [likeness(answer, first) for answer in answers]
+    reference = first.figures
     for number, (answer, like) in enumerate(zip(answers, alike, strict=True)):
-        figures, own = answer.figures, first.figures
-        comparable = own.tokens_per_second and not (figures.contended or own.contended)
-        speedup = figures.tokens_per_second / own.tokens_per_second if comparable else 0.0
+        figures = answer.figures
+        comparable = reference.tokens_per_second and not (figures.contended or reference.contended)
+        speedup = figures.tokens_per_second / reference.tokens_per_second if comparable else 0.0
         rows.append(
             [
                 f"{'●' if number == at else ' '} {number + 1}  {name_of(answer, answers)}",
@@ -123,7 +124,7 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Sty
                 f"{figures.tokens_per_step:.2f}" if figures.tokens_per_step else "–",
                 rate(figures.tokens_per_second) if figures.tokens_per_second else "–",
                 times(speedup) if speedup else "–",
-                f"{SIGNS[like.mark]} {like.said or like.mark}",
+                f"{SIGNS[like.mark]} {like.words or like.mark}",
             ]
         )
     wide = [max(width(row[column]) for row in rows) for column in range(6)]
@@ -149,6 +150,6 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Sty
     return out
 
 
-def badge(at: int, of: int) -> str:
-    """Which of how many variants is on the screen."""
-    return f"‹ {at + 1}/{of} ›"
+def badge(at: int, count: int) -> str:
+    """Format the number of the variant on the screen: `‹ 2/3 ›` for `at` 1 of 3."""
+    return f"‹ {at + 1}/{count} ›"

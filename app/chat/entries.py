@@ -1,4 +1,4 @@
-"""What was said: prompts, answers as runs of tokens, and notices. Plain data; the widget that draws it keeps its own lines."""
+"""The entries of a chat: prompts, answers as runs of tokens, and notices."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from typing import Any, Literal, get_args
 from ...engine.catalog import Share, Totals
 from ...engine.messages import FIELDS, Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 from .pieces import Pieces
-from .runs import Run, Shades, Spans, spelled
+from .runs import Run, Shades, Spans, join_text
 
 OWN_END = ("eos", "stop")
 """Finish reasons of an answer that the model, or a stop text, ended."""
 TEXT_END = (*OWN_END, "length", "loop")
-"""Those after which the answer would be no longer if it were asked for again."""
+"""Finish reasons after which a second answer would be no longer."""
 THROUGH = (*TEXT_END, "context")
-"""Those with which an answer has reached its end."""
+"""Finish reasons of an answer that reached its end."""
 
 WINDOW_SECONDS = 1.0
-"""The live tokens/s looks back this far, so that a method switch shows at once."""
+"""Window of the live tokens/s, short so that a method switch shows at once."""
 
 TELLING_STEPS = 3
-"""Fewest timed steps that tell how an answer's speed compares: the times of single passes differ by some per cent."""
+"""Fewest timed steps for a speedup: the times of single passes differ by some per cent."""
 
 Severity = Literal["information", "warning", "error"]
-"""How bad news is."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 _REASONS = {
@@ -43,22 +42,22 @@ _REASONS = {
     "died": "engine stopped",
     "unfinished": "not finished when saved",
 }
-"""Finish reason → what a reader is told. `died` (the engine's process ended) and `unfinished` (in saved chats) are ours."""
+"""Finish reason → its words. The engine does not send `died` (its process ended) and `unfinished` (in saved chats)."""
 
 
 def loop_sentence(event: Finished, penalty: str, off: str) -> str:
-    """What a reader is told where an answer was stopped because it repeated itself.
+    """Explain that an answer was stopped because it repeated itself.
 
     Args:
-        penalty: how to set the repetition penalty here.
-        off: how to let such an answer go on.
+        penalty: the command that sets the repetition penalty.
+        off: the command that lets such an answer go on.
     """
     last = f"{event.period:,} tokens" if event.period > 1 else "token"
     return f"Stopped: the last {last} repeated {event.repeats:,} times. {penalty} often helps; {off} lets it continue."
 
 
 def cut_sentence(answer: Answer, limit: str) -> str:
-    """What a reader is told of an answer that ended before it matched its schema. `limit`: how to set the token limit here."""
+    """Explain that an answer ended before it matched its schema. `limit` is the command that sets the token limit."""
     schema = "the grammar" if answer.asked.get("constraint", {}).get("kind") in ("regex", "grammar") else "the schema"
     more = {"length": f" Raise {limit}.", "context": " The context is full."}.get(answer.reason or "", "")
     penalty = answer.asked.get("sampling", {}).get("repetition_penalty") or 1.0
@@ -71,24 +70,24 @@ USUAL = {
     **dict.fromkeys(("drafted", "accepted", "nodes", "carried"), "I"),
     **dict.fromkeys(("draft_seconds", "forward_seconds", "other_seconds"), "f"),
 }
-"""Fields that nearly every step fills, with their array types."""
+"""Fields that nearly every step fills → their array types."""
 LISTS = {
     **dict.fromkeys(("tokens", "tree_tokens", "tree_parents", "path"), "i"),
     **dict.fromkeys(("probs", "shares", "declined"), "f"),
     "sources": "I",
 }
-"""Fields that hold several values a step, with their array types."""
-SHOWN = ("text", "held", "spans")
-"""Fields that are not kept here, as the answer's runs have them."""
+"""Fields with several values a step → their array types."""
+IN_RUNS = ("text", "held", "spans")
+"""Fields that the log leaves out, as the answer's runs have them."""
 NAMES = ("method", "drafters")
 """Fields whose values most steps share with the step before."""
-RARE = {name: nothing for name, nothing in FIELDS.items() if name not in {*USUAL, *LISTS, *SHOWN, *NAMES}}
-"""Fields that few steps fill, with the value that stands for nothing."""
+RARE = {name: absent for name, absent in FIELDS.items() if name not in {*USUAL, *LISTS, *IN_RUNS, *NAMES}}
+"""Fields that few steps fill → the value that means absent."""
 
 
 class StepLog:
-    """Step records in flat arrays: about 60 bytes a step, 6 a tree node and 4 a token, where the records themselves would take
-    kilobytes. Seconds are kept as 32-bit floats."""
+    """Step records in flat arrays: about 60 bytes a step, 6 a tree node and 4 a token; the records themselves would take
+    kilobytes. Seconds are 32-bit floats."""
 
     def __init__(self) -> None:
         self._usual = {name: array(kind) for name, kind in USUAL.items()}
@@ -110,7 +109,7 @@ class StepLog:
         return (self.record(index) for index in range(len(self)))
 
     def append(self, step: StepRecord) -> None:
-        """Keep a step; its text is not kept (the run has it)."""
+        """Append a step without its text, which its run has."""
         if rare := {name: value for name, default in RARE.items() if (value := getattr(step, name)) != default}:
             self._rare[len(self)] = rare
         names = step.method, step.drafters
@@ -124,7 +123,7 @@ class StepLog:
             self._ends.append(len(column))
 
     def record(self, index: int) -> StepRecord:
-        """Step number `index`, from 0, without its text.
+        """Return step number `index`, from 0, without its text.
 
         Raises:
             IndexError: there is no such step.
@@ -145,29 +144,29 @@ class StepLog:
         return StepRecord(method=method, drafters=drafters, **values, **self._rare.get(index, {}))
 
     def passes(self, steps: int) -> int:
-        """Count those of the first steps that took a pass; text that a constraint wrote took none."""
+        """Count the passes of the first `steps` steps; text that a constraint wrote took none."""
         return sum(map(bool, self._usual["nodes"][:steps]))
 
     def tokens_before(self, index: int) -> int:
-        """How many tokens the steps before a step have."""
+        """Return the number of tokens before a step."""
         return self._ends[(index - 1) * len(LISTS)] if index else 0
 
     def set_probs(self, index: int, probs: list[float]) -> None:
-        """Give a step the probabilities that it came without; none where they cannot be had."""
+        """Add a step's probabilities later; an empty list if the engine has none."""
         self._late[index] = probs
 
     def has_probs(self, index: int) -> bool:
-        """Whether a step has its probabilities, or cannot have them."""
+        """Whether a step's probabilities are here, or known to be missing."""
         return index in self._late or bool(self.record(index).probs)
 
     def seconds(self, index: int) -> float:
-        """Seconds of a step's own compute: draft, forward and the rest."""
+        """Return the seconds of a step's own compute: draft, forward and the rest."""
         return sum(self._usual[name][index] for name in ("draft_seconds", "forward_seconds", "other_seconds"))
 
 
 @dataclass(slots=True)
 class Figures:
-    """What an answer cost and how well its drafts did."""
+    """The costs of an answer, and the success of its drafts."""
 
     prompt_tokens: int = 0
     reused: int = 0
@@ -180,36 +179,32 @@ class Figures:
     first_decode_seconds: float = 0.0
     """The part of `decode_seconds` until the first token."""
     plain_seconds: float = 0.0
-    """Time of a plain step at the answer's end; 0 where none was timed."""
+    """Time of a plain step at the answer's end; 0 if none was timed."""
     contended: bool = False
-    """Other programs kept its speed from being compared."""
+    """Whether other programs disturbed the measurement, so that its speed cannot be compared."""
     rested: bool = False
-    """Its passes were slowed down, so their seconds tell no speed."""
+    """Whether its passes were slowed down, so that their seconds are no measure of speed."""
     totals: Totals = field(default_factory=Totals)
-    """Totals over the steps."""
     recent: deque[tuple[int, float]] = field(default_factory=deque)
     """(tokens, seconds) of the last steps."""
     recent_seconds: float = 0.0
     declined: Sequence[float] = ()
-    """Of the latest draft that was not verified: nodes, and what a pass over them costs in plain ones."""
+    """Nodes of the last draft that was not verified, and the cost of their pass in plain ones."""
     drafts_apart: bool = True
-    """Whether it is known what was drafted in each pass: vLLM tells it of all together."""
+    """Whether the draft tokens of each pass are known: vLLM reports only their sum."""
     certainty: str = ""
-    """Whether, for a server's answer, its runs are known: exact or unknown. Empty for one of ours."""
+    """For a server's answer, whether its runs are known: exact or unknown. Empty for a local model's."""
     doubt: str = ""
-    """Where the server contradicts itself, a sentence that says so."""
+    """Sentence about a contradiction in the server's figures; empty without one."""
     valid: bool | None = None
     """Whether the answer matches its constraint; None without one, and until it has ended."""
 
     def take_served(self, served: Mapping[str, Any]) -> None:
-        """Take over what a server counted: it knows better than its stream shows.
-
-        Args:
-            served: as in the engine's `Finished`.
-        """
-        self.certainty, self.doubt = served.get("certainty", self.certainty), served.get("doubt", self.doubt)
+        """Adopt the counts of a server, which are better than those of its stream; `served` as in the engine's `Finished`."""
+        self.certainty = served.get("certainty", self.certainty)
+        self.doubt = served.get("doubt", self.doubt)
         self.drafts_apart = self.drafted > 0 or not served.get("drafted")
-        if self.certainty == "unknown":  # then its own counters are all there is
+        if self.certainty == "unknown":  # then only the server's own counters count
             self.steps = self.drafted = self.accepted = 0
         for name in ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted"):
             if (count := served.get(name)) is not None:
@@ -234,17 +229,17 @@ class Figures:
 
     @property
     def grammar(self) -> int:
-        """Tokens that a constraint left no choice about."""
+        """Number of grammar-forced tokens."""
         return self.totals.grammar
 
     @property
     def thought(self) -> Share:
-        """Share of the answer that went into thoughts."""
+        """Share of the thoughts."""
         return self.totals.thought
 
     @property
     def answer(self) -> Share:
-        """What of it went into the answer behind the thoughts."""
+        """Share of the answer after the thoughts."""
         drafted = self.drafted if self.drafts_apart else 0
         return Share(self.tokens, self.steps, self.decode_seconds, drafted, self.accepted).plus(self.thought, -1)
 
@@ -260,17 +255,17 @@ class Figures:
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens that a pass gave on average; 0 where it is not known."""
+        """Mean tokens of a pass; 0 if unknown."""
         return self.tokens / self.steps if self.steps else 0.0
 
     @property
     def own_tokens_per_step(self) -> float:
-        """Tokens that a pass gave on average, without those that a constraint left no choice about."""
+        """Mean tokens of a pass without grammar-forced ones; 0 if unknown."""
         return (self.tokens - self.grammar) / self.steps if self.tokens_per_step else 0.0
 
     @property
     def tokens_per_second(self) -> float:
-        """Speed over the whole answer, prefill left out; 0 where it is not known, or its passes were slowed down."""
+        """Speed over the whole answer without prefill; 0 if unknown, or if its passes were slowed down."""
         return self.tokens / self.decode_seconds if self.decode_seconds > 0 and not self.rested else 0.0
 
     @property
@@ -280,12 +275,12 @@ class Figures:
 
     @property
     def speedup(self) -> float:
-        """How many times as fast as plain decoding it was; 0 where that is not known."""
+        """Times as fast as plain decoding; 0 if unknown."""
         return self.totals.speedup(self.plain_seconds) if self.totals.timed >= TELLING_STEPS else 0.0
 
     @property
     def why_declined(self) -> str:
-        """Why nothing was drafted although there was something to guess from; empty where it was, or there was nothing."""
+        """Reason why every draft was declined; empty if one was verified, or there was none."""
         if self.drafted or not self.declined:
             return ""
         nodes, cost = self.declined
@@ -293,7 +288,7 @@ class Figures:
 
     @property
     def acceptance(self) -> float | None:
-        """Accepted / drafted; None where nothing was drafted."""
+        """Accepted / drafted; None if nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else None
 
 
@@ -302,17 +297,16 @@ class Prompt:
     """A message of the user."""
 
     text: str
-    """Empty where it asks a base model to go on."""
+    """Text of the message; empty if it asks a base model to go on."""
 
     @property
-    def told(self) -> str:
-        """The message as it is shown."""
+    def display_text(self) -> str:
         return self.text or "…"
 
 
 @dataclass(slots=True, eq=False)
 class Notice:
-    """A sentence from specchat itself."""
+    """A sentence by specchat itself."""
 
     text: str
     severity: Severity = "information"
@@ -330,26 +324,26 @@ class Answer:
     by_method: dict[str, Totals] = field(default_factory=dict)
     """Totals over the steps of each method, in order of first use."""
     log: StepLog = field(default_factory=StepLog)
-    """Step number i made run number i; a last run, of text that had been held back, has none."""
+    """The steps: number i made run number i; a last run, of text that had been held back, has none."""
     pieces: Pieces = field(default_factory=Pieces)
-    """The token texts of the model that wrote it, which may not be the one that is loaded now."""
+    """Token texts of the model that wrote it, which may not be the loaded one."""
     asked: dict[str, Any] = field(default_factory=dict)
-    """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
-    Empty where that is not known."""
+    """The request: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`. Empty if
+    unknown."""
     id: int = 0
-    """The id by which the engine knows it; 0 if it was written in another sitting."""
+    """The engine's id; 0 for one that was read from a file."""
     prefill: tuple[int, int] = (0, 0)
-    """Prompt tokens read so far, of how many."""
+    """Prompt tokens read so far, and all of them."""
     held: str = ""
-    """The last character of an answer that is being written, shown although it may yet change: the next text begins with it."""
+    """Last character of an unfinished answer, shown although it may still change: the next text begins with it."""
     opened: bool | None = None
-    """Whether the reader wants to see its thought; None: as the setting says."""
+    """Whether the reader opened or folded its thought; None: as the setting has it."""
     weights: int = 0
     """Number of the model's weights that a pass uses, as in `ModelInfo.weights`."""
     curve: tuple[tuple[int, float], ...] = ()
-    """(nodes, seconds) of the model's passes, as measured at load; of an answer of this sitting."""
+    """(nodes, seconds) of the model's passes, measured at load; absent in a saved answer."""
     held_back: str = ""
-    """What made it slower than plain decoding, if it was (see `why.blame`); of an answer of this sitting."""
+    """Reason why it was slower than plain decoding, if it was (see `why.blame`); absent in a saved answer."""
     _shades: Shades = field(default_factory=Shades)
 
     def __post_init__(self) -> None:
@@ -362,35 +356,35 @@ class Answer:
 
     @property
     def methods(self) -> list[str]:
-        """Every method that wrote a part, in order of first use."""
+        """Methods that wrote a part, in order of first use."""
         return list(self.by_method)
 
     @property
     def text(self) -> str:
-        """The answer alone, without its thought."""
-        return spelled(self.runs) + ("" if self.thinking else self.held)
+        """The answer without its thoughts."""
+        return join_text(self.runs) + ("" if self.thinking else self.held)
 
     @property
     def all_text(self) -> str:
-        """Thought and answer, in the order in which they were written."""
+        """Thoughts and answer in their order."""
         return "".join(run.text for run in self.runs) + self.held
 
     @property
     def thought(self) -> str:
-        """What the model thought before and between."""
-        return spelled(self.runs, thought=True) + (self.held if self.thinking else "")
+        """The thoughts, without the answer."""
+        return join_text(self.runs, thought=True) + (self.held if self.thinking else "")
 
     @property
     def thinking(self) -> bool:
-        """Whether it is in the middle of a thought, or ended there."""
+        """Whether the text so far ends in a thought."""
         return bool(self.runs) and self.runs[-1].thinking
 
     def own_text(self, index: int) -> str:
-        """All the text of a run: what came with the next one, because it had been held back, is its own too."""
+        """Return all the text of a run, with the part that was held back and came with the next one."""
         return "".join(text for _, text in self.own_pieces(index))
 
     def own_pieces(self, index: int) -> Iterator[tuple[bool, str]]:
-        """All the text of a run in pieces: whether each is thought, and the text."""
+        """Yield all the text of a run in pieces: whether each is thought, and the text."""
         out = [(thought, text) for thought, late, text in self.runs[index].pieces() if not late]
         if index + 1 < len(self.runs):
             out += [(thought, text) for thought, late, text in self.runs[index + 1].pieces() if late]
@@ -400,8 +394,8 @@ class Answer:
             yield thought, "".join(text for _, text in pieces)
 
     def pass_of(self, index: int) -> tuple[int, int]:
-        """The number of the pass that made a run, from 1, and how many the answer has: 0 while it is being written. A run that
-        took no pass counts with the one before."""
+        """Return the number of the pass that made a run, from 1, and the number of passes of the answer, 0 while it is being
+        written. A run that took no pass counts with the one before."""
         number = max(1, self.log.passes(min(index + 1, len(self.log))))
         return number, max(number, self.log.passes(len(self.log))) if self.done else 0
 
@@ -420,12 +414,12 @@ class Answer:
 
     @property
     def ending(self) -> str:
-        """Why it ended, in words; empty while it has not."""
+        """Finish reason in words; empty while it is being written."""
         return _REASONS.get(self.reason or "", self.reason or "")
 
     @property
     def severity(self) -> Severity:
-        """How bad its end is: a warning where text may be missing."""
+        """Severity of its end: a warning if text may be missing."""
         match self.reason:
             case "eos" if not self.thinking:
                 return "information"
@@ -438,11 +432,14 @@ class Answer:
         figures = self.figures
         match event:
             case Started():
-                self.method, self.label = event.method, event.label
-                figures.prompt_tokens, figures.reused = event.prompt_tokens, event.reused
+                self.method = event.method
+                self.label = event.label
+                figures.prompt_tokens = event.prompt_tokens
+                figures.reused = event.reused
                 figures.certainty = event.certainty
             case Prefilling():
-                self.prefill, figures.prefill_seconds = (event.done, event.total), event.seconds
+                self.prefill = (event.done, event.total)
+                figures.prefill_seconds = event.seconds
             case Steps():
                 for step in event.steps:
                     self.add(step)
@@ -453,7 +450,8 @@ class Answer:
                 figures.prefill_seconds = event.prefill_seconds
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-                figures.plain_seconds, figures.contended = event.plain_seconds, event.contended
+                figures.plain_seconds = event.plain_seconds
+                figures.contended = event.contended
                 figures.rested = event.rested
                 figures.valid = event.valid
                 self._take_served(event.served)
@@ -463,22 +461,22 @@ class Answer:
 
     def _take_served(self, served: Mapping[str, Any]) -> None:
         self.figures.take_served(served)
-        if self.figures.certainty == "unknown":  # colours say which tokens came together
+        if self.figures.certainty == "unknown":  # colours show which tokens came together
             for run in self.runs:
                 run.shade = -1
 
     def add(self, step: StepRecord) -> Run:
         run = Run(
             step.text,
-            len(step.tokens),
-            step.method,
-            self._shades.next(step) if self.figures.certainty != "unknown" else -1,
-            step.drafted,
-            step.accepted,
-            step.seconds,
-            step.carried if self.runs else 0,
-            step.earlier,
-            tuple((row[0], row[1], row[2]) for row in step.spans),
+            tokens=len(step.tokens),
+            method=step.method,
+            shade=self._shades.next(step) if self.figures.certainty != "unknown" else -1,
+            drafted=step.drafted,
+            accepted=step.accepted,
+            seconds=step.seconds,
+            carried=step.carried if self.runs else 0,
+            earlier=step.earlier,
+            spans=tuple((thought, length, tokens) for thought, length, tokens in step.spans),
         )
         self.runs.append(run)
         self.held = step.held
@@ -490,9 +488,10 @@ class Answer:
         return run
 
     def finish(self, reason: str, tail: str = "") -> None:
-        """End the answer; `tail` is text of the last run that had been held back. An engine that died tells none: then it is
-        what was shown of it."""
-        tail, self.held = tail or self.held, ""
+        """End the answer; `tail` is text of the last run that had been held back. An engine that died sends none: then it is
+        the character that was shown."""
+        tail = tail or self.held
+        self.held = ""
         if tail and self.runs:
             last = self.runs[-1]
             spans: Spans = ((1, len(tail), 0),) if last.thinking else ()

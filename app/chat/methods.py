@@ -1,4 +1,4 @@
-"""The decoding methods as the chat shows them: what their labels promise, and how long their drafts may get."""
+"""The decoding methods as the chat shows them: their labels and their draft lengths."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LABELS: Mapping[str, str] = {
 
 
 def right_or_accepted(label: str) -> str:
-    """What a guess was that went into the text: right, or accepted under a rule that takes more than the model's own choice."""
+    """Return the word for a guess that went into the text: right, or accepted if the rule allows other tokens too."""
     return "accepted" if label in ("lossy", "same distribution") else "right"
 
 
 def hits(totals: Totals, label: str) -> tuple[str, str]:
-    """Count the right guesses, and name what is counted: of trees, those that held the right token, as at most one guess of a
-    depth is right."""
-    kind, right, of = "guesses", totals.accepted, totals.drafted
+    """Count the right guesses and name the unit. Trees are counted by whether they held the right token, as at most one guess
+    of a depth is right."""
+    word = right_or_accepted(label)
     if totals.depth < totals.drafted:
-        kind, right, of = "trees", totals.accepted_at[0], totals.drafted_at[0]
-    return f"{right:,} of {of:,}", f"{kind} {right_or_accepted(label)}"
+        return f"{totals.accepted_at[0]:,} of {totals.drafted_at[0]:,}", f"trees {word}"
+    return f"{totals.accepted:,} of {totals.drafted:,}", f"guesses {word}"
 
 
 GROUPS: Mapping[str, str] = {
@@ -41,15 +41,15 @@ GROUPS: Mapping[str, str] = {
     "trained": "Trained drafters",
     "automatic": "Automatic",
 }
-"""Group → its heading, in the order in which they are shown."""
+"""Group → its heading, in display order."""
 
 SERVER = "The server's"
-"""Heading of the method of a model on a server."""
+"""Heading of a server's method."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A decoding method as the interface knows it; what the fields mean is said in decoders/base.py."""
+    """A decoding method as the interface knows it; decoders/base.py explains the fields."""
 
     name: str
     group: str = "text"
@@ -66,60 +66,64 @@ class Method:
 
 @cache
 def known_methods() -> Mapping[str, Method]:
-    """Every method by name, in the order in which they are shown."""
+    """Return every method by name, in display order."""
     from ...engine.catalog import describe
 
-    known, groups = [field.name for field in fields(Method)], list(GROUPS)
-    found = [{key: entry[key] for key in known} for entry in sorted(describe(), key=lambda entry: groups.index(entry["group"]))]
-    return {entry["name"]: Method(**entry | {"params": tuple(entry["params"])}) for entry in found}
+    groups = list(GROUPS)
+    methods = {}
+    for entry in sorted(describe(), key=lambda entry: groups.index(entry["group"])):
+        values = {field.name: entry[field.name] for field in fields(Method)}
+        methods[entry["name"]] = Method(**values | {"params": tuple(entry["params"])})
+    return methods
 
 
 def served_method(info: Mapping[str, Any]) -> dict[str, Method]:
-    """What decodes a model on a server, by name; nothing for one of this machine."""
+    """Return the method of a server's model by name; empty for a model on this machine."""
     server = info.get("server")
     return {name: Method(name, "server", "", f"{info['device']} decodes.")} if server and (name := server["method"]) else {}
 
 
-def reach_of(method: Method, info: Mapping[str, Any]) -> tuple[int | None, str]:
-    """Up to how many tokens of text a method drafts on a model, and why; None for every length, or if it never drafts."""
-    able = info.get("capabilities") or {}
-    reach = able.get("reach") if method.group != "plain" else None
-    return reach, able.get("reasons", {}).get("reach", "") if reach is not None else ""
+def draft_reach(method: Method, info: Mapping[str, Any]) -> tuple[int | None, str]:
+    """Return the text length in tokens up to which a method drafts on a model, and the reason for the limit; None without one,
+    or if the method never drafts."""
+    capabilities = info.get("capabilities") or {}
+    reach = capabilities.get("reach") if method.group != "plain" else None
+    return reach, capabilities.get("reasons", {}).get("reach", "") if reach is not None else ""
 
 
-def method_named(name: str) -> Method:
-    """The method of this name; of one that is not here the name is all that is known."""
+def get_method(name: str) -> Method:
+    """Return the method of this name; one with the name alone if it is unknown."""
     return known_methods().get(name) or Method(name)
 
 
 OTHERS = ("tokens", "nodes", "length")
-"""What the setting for the length of drafts is called in methods that do not say so."""
+"""Names of the draft length in methods that mark no setting as such."""
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Sizes of a draft in tokens that a key goes through."""
+"""Sizes of a draft in tokens that the draft-length keys go through."""
 
 BUDGETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Sizes of a tree in nodes."""
 
 
 class DraftLength(NamedTuple):
-    """How long a method's drafts may get."""
+    """A method's draft length: the setting, its value and its limits."""
 
     setting: str
     value: int
     low: int
     high: int
 
-    def beside(self, direction: int) -> int:
-        """The next size up (1) or down (−1), within the limits; its own where there is none."""
+    def next_size(self, direction: int) -> int:
+        """Return the next size up (1) or down (−1) within the limits, the current one if there is none."""
         sizes = BUDGETS if self.setting == "nodes" else LENGTHS
         if direction > 0:
             return min(self.high, next((size for size in sizes if size > self.value), self.high))
         return max(self.low, next((size for size in reversed(sizes) if size < self.value), self.low))
 
 
-def length_of(method: Method, settings: Mapping[str, Any]) -> DraftLength | None:
-    """The draft length of a method with these settings; None if it has none."""
+def draft_length(method: Method, settings: Mapping[str, Any]) -> DraftLength | None:
+    """Return the draft length of a method with these settings; None if it has none."""
     if method.undrafted:
         return None
     params = {param["name"]: param for param in method.params}
@@ -127,22 +131,25 @@ def length_of(method: Method, settings: Mapping[str, Any]) -> DraftLength | None
     def counts(bounds: bool | str) -> bool:
         if isinstance(bounds, bool):
             return bounds
-        other, _, wanted = bounds.partition("=")
-        return str(settings.get(other, params[other]["default"])) == wanted
+        other, _, value = bounds.partition("=")
+        return str(settings.get(other, params[other]["default"])) == value
 
     marked = [name for name, param in params.items() if counts(param.get("length", False))]
     name = next(iter(marked or [other for other in OTHERS if other in params]), None)
     if name is None:
         return None
     param = params[name]
-    low, high = param.get("low"), param.get("high")
+    low = param.get("low")
     return DraftLength(
-        name, int(settings.get(name, param["default"])), 1 if low is None else int(low), 256 if high is None else int(high)
+        name,
+        value=int(settings.get(name, param["default"])),
+        low=1 if low is None else int(low),
+        high=int(param.get("high") or BUDGETS[-1]),
     )
 
 
-def why_none(method: Method) -> str:
-    """A sentence that says why a method has no draft length."""
+def why_no_length(method: Method) -> str:
+    """Explain why a method has no draft length."""
     if method.undrafted:
         return f"{method.name} drafts nothing: {method.undrafted}."
     return f"{method.name} has no setting for the length of its drafts."

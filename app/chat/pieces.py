@@ -1,4 +1,4 @@
-"""The text of single tokens, as the engine tells it once for each model: for trees and inspection."""
+"""The text of single tokens, which the engine sends once for each model: for trees and inspection."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Pieces:
         return map(self.raw, range(len(self)))
 
     def raw(self, token: int) -> str:
-        """The text as the tokenizer has it, which may hold anything; empty where unknown."""
+        """Return the tokenizer's own text, which may hold anything; empty if unknown."""
         if not 0 <= token < len(self._ends):
             return ""
         return self._text[self._ends[token - 1] if token else 0 : self._ends[token]]
 
     def text(self, token: int) -> str:
-        """The text, safe to show on one line: line breaks and tabs as symbols, spaces as they are; `⟨id⟩` where unknown."""
+        """Return the text, safe to show on one line: line breaks and tabs as symbols, spaces as they are; `⟨id⟩` if unknown."""
         raw = self.raw(token)
         if not raw:
             return f"⟨{token}⟩"
@@ -42,7 +42,7 @@ class Pieces:
 
 
 class SomePieces(Pieces):
-    """The text of a few tokens by id: those of an answer that was saved."""
+    """The text of the tokens of a saved answer, by id."""
 
     def __init__(self, pieces: Mapping[int, str]) -> None:
         super().__init__()

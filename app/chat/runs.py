@@ -1,4 +1,4 @@
-"""Runs: what each pass of an answer wrote, which tone it has, and what of it is thought."""
+"""Runs: the text of each pass of an answer, its shade, and its thoughts."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ SHADES = 2
 """Weights that runs take turns in where they touch, so that neighbours differ."""
 
 WRITTEN = -3
-"""The shade of what a constraint wrote without a pass."""
+"""Shade of text that a constraint wrote without a pass."""
 
 
 class Shades:
-    """The shade of each run of an answer, in the chat, in files and in the shell: a run is coloured where one pass gave
-    several tokens together. Blanks show where most runs begin; one that touches the run before it has another shade."""
+    """The shades of an answer's runs, in the chat, in files and in the shell: a run is coloured if one pass gave several tokens
+    together. Blanks show where most runs begin; one that touches the run before it has another shade."""
 
     def __init__(self) -> None:
-        self._shade, self._plain = -1, -2
-        self._end = " "  # the last character that is shown
+        self._shade = -1
+        self._plain = -2
+        self._end = " "  # the last visible character
 
     def next(self, step: StepRecord) -> int:
-        """The shade of a step's run, as `Run.shade` has it."""
-        shown = step.text + step.held
-        before = shown[step.carried - 1 : step.carried] or self._end
-        begin = shown[step.carried : step.carried + 1] or " "
-        self._end = shown[-1:] or self._end
+        """Return the shade of a step's run, as `Run.shade` has it."""
+        text = step.text + step.held
+        before = text[step.carried - 1 : step.carried] or self._end
+        begin = text[step.carried : step.carried + 1] or " "
+        self._end = text[-1:] or self._end
         if step.grammar and not step.nodes:
             shade = WRITTEN
         elif len(step.tokens) - step.earlier > 1:
@@ -36,13 +37,13 @@ class Shades:
             shade = (self._shade + 1) % SHADES if touches else 0
         else:
             shade = self._plain = -3 - self._plain
-        if shown:  # else it leaves its place to the next
+        if text:  # else the next run takes its place
             self._shade = shade
         return shade
 
 
 Spans = tuple[tuple[int, int, int], ...]
-"""Rows of whether it is thought (0 or 1), characters and tokens, as a step's `spans`; empty: all of it is answer."""
+"""Rows of [1 for a thought or 0 for the answer, characters, tokens], as a step's `spans`; empty: all of it is answer."""
 
 
 @dataclass(slots=True)
@@ -53,17 +54,16 @@ class Run:
     tokens: int
     method: str
     shade: int
-    """From 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
-    took none."""
+    """Number from 0; −1 and −2 take turns for single tokens, WRITTEN is for text without a pass."""
     drafted: int = 0
     accepted: int = 0
     seconds: float = 0.0
     carried: int = 0
     """Characters at the start of `text` that belong to the run before (they had been held back)."""
     earlier: int = 0
-    """How many of the tokens earlier passes had found."""
+    """Number of tokens that earlier passes had found."""
     spans: Spans = ()
-    """What of it is thought."""
+    """Thoughts and answers in the text."""
 
     @property
     def together(self) -> int:
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def thinking(self) -> bool:
-        """Whether it ends in a thought."""
+        """Whether the run ends in a thought."""
         return bool(self.spans) and self.spans[-1][0] > 0
 
     @property
@@ -79,7 +79,7 @@ class Run:
         return sum(tokens for thought, _, tokens in self.spans if thought)
 
     def pieces(self) -> Iterator[tuple[bool, bool, str]]:
-        """Pieces of the run's text: for each, whether it is thought, whether the run before had held it back, and the text."""
+        """Yield the run's text in pieces: whether it is thought, whether the run before had held it back, and the text."""
         start = 0
         for thought, length, _ in self.spans or ((0, len(self.text), 0),):
             end = start + length
@@ -90,17 +90,17 @@ class Run:
             start = end
 
 
-def thought_of(run: Run) -> Share:
+def thought_share(run: Run) -> Share:
     """Return the share of a run that belongs to a thought."""
     return Share().plus(Share(run.tokens, 1, run.seconds, run.drafted, run.accepted), run.thought_tokens / run.tokens)
 
 
-def spelled(runs: Iterable[Run], thought: bool = False) -> str:
-    """The answers in some runs, or the thoughts."""
+def join_text(runs: Iterable[Run], thought: bool = False) -> str:
+    """Return the text of the answers in some runs, or of the thoughts."""
     out: list[str] = []
     for run in runs:
         if len(run.spans) > 1:
             out += [text for is_thought, _, text in run.pieces() if is_thought == thought]
-        elif run.thinking == thought:  # all of it is the one or the other
+        elif run.thinking == thought:
             out.append(run.text)
     return "".join(out)

@@ -116,7 +116,7 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
     for entry in chat.transcript.entries:
         match entry:
             case Prompt() as prompt:
-                yield f'<div class="prompt">{text(prompt.told.strip(chr(10)))}</div>\n'
+                yield f'<div class="prompt">{text(prompt.display_text.strip(chr(10)))}</div>\n'
             case Notice(severity=severity):
                 yield f'<p class="notice {severity}">{text(entry.text)}</p>\n'
             case Answer():

@@ -45,7 +45,7 @@ def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
     for entry in chat.transcript.entries:
         match entry:
             case Prompt() as prompt:
-                yield f"\n---\n\n{quoted(prompt.told)}\n"
+                yield f"\n---\n\n{quoted(prompt.display_text)}\n"
             case Notice():
                 yield f"\n*{plain(entry.text)}*\n"
             case Answer():

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
 from ..chat.entries import Answer, Figures
-from ..chat.methods import method_named
+from ..chat.methods import get_method
 from ..chat.runs import Run
 
 Unit = Literal["tokens", "characters"]
@@ -90,7 +90,7 @@ class TimedLane(Protocol):
 def idle(answer: Answer) -> str:
     """A note that a method drafted nothing in a whole answer, and why; empty for answers with drafts, of servers, and of
     methods that never draft. It decoded plainly under another name: only chance sets its speed apart from plain decoding's."""
-    figures, method = answer.figures, method_named(answer.method)
+    figures, method = answer.figures, get_method(answer.method)
     drafted = figures.drafted or figures.tokens > figures.steps
     if not answer.through or figures.certainty or drafted or method.plain or method.undrafted:
         return ""

@@ -11,7 +11,7 @@ from ...engine.catalog import Share
 from ..attach.attachments import folded
 from ..chat.compare import StyledPart, badge, table
 from ..chat.entries import Answer, ChatEntry, Notice, Prompt
-from ..chat.runs import Run, thought_of
+from ..chat.runs import Run, thought_share
 from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
 from ..text.lines import StyledLine, length
@@ -138,7 +138,7 @@ class EntryBlock:
         self.worn: Mapping[str, str] = {}
         """The colours that they are in."""
         if not isinstance(entry, Answer):
-            self.flow.append(sanitise(folded(entry.told).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
+            self.flow.append(sanitise(folded(entry.display_text).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
         self.flow.wrap()
         last = self.flow.lines[-1].text.rstrip() if self.flow.lines else ""
@@ -220,7 +220,7 @@ class EntryBlock:
             self._section(run.thinking, index).flow.append(f"◆{run.method}\u00a0", MARK)
         self._method = run.method
         if run.thought_tokens:
-            spent = thought_of(run)
+            spent = thought_share(run)
             found = next((each for each in reversed(self.sections) if each.thought), None)
             if found is None or (run.thinking and not self.sections[-1].thought):
                 self._pending = self._pending.plus(spent)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...errors import counted
 from ..chat.entries import Answer
-from ..chat.methods import method_named
+from ..chat.methods import get_method
 from ..chat.pieces import Pieces
 from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line, sanitise, width
@@ -118,7 +118,7 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
     return Inspection(
         *(one_line(record.method), *answer.pass_of(index), record.drafted, record.accepted, len(record.tokens)),
         earlier=record.earlier,
-        guessed=max(0, len(record.tokens) - record.accepted - own) if method_named(record.method).other_nodes else 0,
+        guessed=max(0, len(record.tokens) - record.accepted - own) if get_method(record.method).other_nodes else 0,
         nodes=record.nodes if record.drafted or not answer.figures.certainty else 0,  # a server's are not known
         seconds=(record.draft_seconds, record.forward_seconds, record.other_seconds),
         tokens=tokens,
@@ -295,7 +295,7 @@ def _plain(run: Inspection, *, brief: bool) -> StyledLine:
         return ((f"One pass gave {gave}. The server does not tell what it drafted.", LABEL),)
     if brief:
         return ((f"No draft: one pass, {gave}{_chance(sure)}.", LABEL),)
-    others = one_line(method_named(run.method).other_nodes) if run.nodes > 1 else ""
+    others = one_line(get_method(run.method).other_nodes) if run.nodes > 1 else ""
     return ((f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}. {others}".rstrip(), LABEL),)
 
 

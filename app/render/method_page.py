@@ -7,7 +7,7 @@ from typing import Any
 
 from ...engine.catalog import Totals
 from ...errors import counted
-from ..chat.methods import LABELS, Method, hits, length_of, right_or_accepted, why_none
+from ..chat.methods import LABELS, Method, draft_length, hits, right_or_accepted, why_no_length
 from ..text.cells import one_line
 from ..text.charts import percent
 from ..text.lines import StyledLine, cut, ends, figures_rows, flowed, line, paragraph
@@ -45,11 +45,11 @@ def method_lines(
         out += _figures(totals, label, cells)
         if len(totals.parts) > 1:
             out += _parts(totals, label, models, cells)
-    length = length_of(method, settings)
+    length = draft_length(method, settings)
     if length is None:
         free = totals.grammar if totals is not None and method.plain else 0
         more = f" The grammar wrote {counted(free, 'token')} more, without a pass." if free else ""
-        out += paragraph(why_none(method) + more, cells, "$quiet")
+        out += paragraph(why_no_length(method) + more, cells, "$quiet")
     else:
         value = line(("drafts: ", "$quiet"), (f"{length.setting} = {length.value}", "bold $accent"))
         shorter, longer = keys

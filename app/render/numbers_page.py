@@ -9,7 +9,7 @@ from ...engine.catalog import Totals
 from ...errors import counted
 from ..chat.answer_json import WHAT_IF_LENGTHS
 from ..chat.entries import Answer
-from ..chat.methods import hits, method_named
+from ..chat.methods import get_method, hits
 from ..text.amounts import milliseconds, rate
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
@@ -230,7 +230,7 @@ def _undrafted(totals: Totals, method: str) -> str:
         return "Nothing was drafted: this is plain decoding."
     each, gave = totals.nodes / totals.steps, totals.tokens_per_step
     said = f"Nothing was drafted: a pass took {each:,.1f} nodes and gave {gave:.2f} tokens."
-    return f"{said} {one_line(method_named(method).other_nodes)}".rstrip()
+    return f"{said} {one_line(get_method(method).other_nodes)}".rstrip()
 
 
 def _lengths(totals: Totals, plain: float, cells: int) -> list[StyledLine]:

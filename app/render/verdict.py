@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import counted
 from ..chat.entries import Answer, Severity
-from ..chat.methods import method_named
+from ..chat.methods import get_method
 from ..text.amounts import speed_of, times
 from ..text.cells import one_line
 from ..text.lines import StyledLine, flowed, length
@@ -72,7 +72,7 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
     if answer.valid is not None:
         parts.append(("✓ matches", "success") if answer.valid else ("✗ does not match the schema", "warning"))
     if speeds:
-        if figures.speedup and any(method_named(name).name != "greedy" for name in answer.methods):
+        if figures.speedup and any(get_method(name).name != "greedy" for name in answer.methods):
             parts.append((times(figures.speedup), _style(figures.speedup)))
         elif figures.contended:
             parts.append(("speedup unknown: the machine was busy", "warning"))
@@ -98,7 +98,7 @@ def _methods(answer: Answer) -> str:
 
 def _undrafted(answer: Answer) -> str:
     """Say why nothing was drafted; empty where something was, and for greedy decoding, which never drafts."""
-    figures, methods = answer.figures, [method_named(name) for name in answer.methods]
+    figures, methods = answer.figures, [get_method(name) for name in answer.methods]
     if figures.drafted or all(method.name == "greedy" for method in methods):
         return ""
     if figures.certainty:

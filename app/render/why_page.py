@@ -4,7 +4,7 @@ that promises the most."""
 from __future__ import annotations
 
 from ..chat.entries import Answer
-from ..chat.methods import hits, method_named, right_or_accepted
+from ..chat.methods import get_method, hits, right_or_accepted
 from ..chat.why import Change, Diagnosis
 from ..text.amounts import times
 from ..text.cells import one_line
@@ -41,7 +41,7 @@ def why_lines(
         out += flowed(line((said, f"bold ${style}")), cells)
         out += [*(paragraph(_sum(found), cells, "$quiet") if found.cost else []), ()]
     for cause in found.causes[:MOST]:
-        out += paragraph(cause.said, cells, "$foreground")
+        out += paragraph(cause.sentence, cells, "$foreground")
         if cause.gain and found.speedup:
             without = found.speedup * cause.gain
             drawn = track(bar(min(1.0, without / SCALE), BAR), BAR, "$quiet")
@@ -51,7 +51,7 @@ def why_lines(
         out += [*paragraph(_without_cause(found), cells, "$foreground"), ()]
     if (change := found.change) is not None:
         out.append(line(("What would help most", "bold $primary")))
-        out += paragraph(change.said, cells, "$foreground")
+        out += paragraph(change.sentence, cells, "$foreground")
         if change.speedup:
             out.append(line(("expected ", "$quiet"), (f"{change.speedup:.1f}× plain", "bold $accent")))
         if in_force:
@@ -76,16 +76,16 @@ def why_text(found: Diagnosis) -> str:
     said = [f"{_compared(found)[0]}.", *filter(None, (_sum(found),))] if found.speedup else []
     for cause in found.causes[:MOST]:
         without = f" Without it: {found.speedup * cause.gain:.1f}× plain." if cause.gain and found.speedup else ""
-        said.append(f"- {cause.said}{without}")
+        said.append(f"- {cause.sentence}{without}")
     if found.change is not None:
         expected = f" Expected: {found.change.speedup:.1f}× plain." if found.change.speedup else ""
-        said.append(f"What would help most: {found.change.said}{expected}")
+        said.append(f"What would help most: {found.change.sentence}{expected}")
     return "\n".join(said) or _without_cause(found)
 
 
 def made(change: Change) -> str:
     """What has been done, once a change is made."""
-    if method_named(change.method).plain:
+    if get_method(change.method).plain:
         return f"Now decoding plainly ({change.method})."
     settings = "".join(f", {key}={value}" for key, value in change.settings.items())
     return f"Now decoding with {change.method}{settings}."
@@ -96,8 +96,8 @@ def unchanged(found: Diagnosis | None) -> str:
     if found is None:
         return "Nothing to change: no answer is complete yet."
     if found.change is None:
-        return f"Nothing to change. {found.causes[0].said if found.causes else _without_cause(found)}"
-    return f"No key can change this: {found.change.said}" if not found.change.method else "The change is in force already."
+        return f"Nothing to change. {found.causes[0].sentence if found.causes else _without_cause(found)}"
+    return f"No key can change this: {found.change.sentence}" if not found.change.method else "The change is in force already."
 
 
 def _compared(found: Diagnosis) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.methods import Method, method_named
+from specchat.app.chat.methods import Method, get_method
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
@@ -35,15 +35,15 @@ METHODS = {
     method.name: method
     for method in (
         replace(
-            method_named("greedy"), summary="One token per forward pass.", pays="Always works; the reference for the others."
+            get_method("greedy"), summary="One token per forward pass.", pays="Always works; the reference for the others."
         ),
         replace(
-            method_named("recompute"),
+            get_method("recompute"),
             summary="Plain decoding without a KV cache.",
             pays="Never; it shows what the cache saves.",
         ),
         replace(
-            method_named("lookup"),
+            get_method("lookup"),
             summary="Drafts what followed the last few tokens earlier in the text.",
             pays="Wherever the answer repeats the prompt.",
             paper="Saxena 2023",

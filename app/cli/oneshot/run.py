@@ -29,7 +29,7 @@ from ...chat.answer_json import answer_json
 from ...chat.choosing import PLAIN
 from ...chat.entries import Answer, Prompt, cut_sentence, loop_sentence
 from ...chat.pieces import Pieces
-from ...chat.runs import Run, spelled
+from ...chat.runs import Run, join_text
 from ...chat.transcript import Transcript
 from ...render.verdict import verdict_text
 from ...settings.fields import Settings
@@ -384,8 +384,8 @@ class _Run:
 
     def _line(self, step: StepRecord, run: Run) -> None:
         counts = {"drafted": step.drafted, "accepted": step.accepted, "method": step.method}
-        thought = {"thought": spelled([run], thought=True)} if run.spans else {}
-        self._data({"text": spelled([run]), **thought, "token_ids": step.tokens, **counts})
+        thought = {"thought": join_text([run], thought=True)} if run.spans else {}
+        self._data({"text": join_text([run]), **thought, "token_ids": step.tokens, **counts})
 
     def _data(self, data: Mapping[str, Any]) -> None:
         # On a terminal as ASCII: JSON leaves the characters that reorder a line unescaped.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...attach.files import score
 from ...attach.names import Suggestion, folder_of, offers
-from ...chat.about import default_of, words_of
+from ...chat.about import default_word, words_of
 from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt
 from ...settings import actions
@@ -64,7 +64,7 @@ class KnownNames:
         dialogue = host.dialogue
         self.methods, self.unavailable = dialogue.methods, dialogue.unavailable
         self.names["themes"] = {name: palette.summary for name, palette in host.themes.palettes.items()}
-        self.names["think"] = {word: "the default" * (word == default_of(dialogue.info)) for word in words_of(dialogue.info)}
+        self.names["think"] = {word: "the default" * (word == default_word(dialogue.info)) for word in words_of(dialogue.info)}
         self.names["settings"] = set_now(host.live.settings)
         self.names["presets"] = {name: preset_summary(held) for name, held in host.live.layers.presets.items()}
 

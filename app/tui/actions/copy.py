@@ -188,7 +188,7 @@ class Copier:
         from ...export.markdown import chat_markdown
         from ...saved.capture import capture
 
-        if not self.host.dialogue.transcript.begun:
+        if not self.host.dialogue.transcript.has_messages:
             raise NotPossible("There is nothing to copy yet. Ask something first.")
         self.text("".join(chat_markdown(capture(self.host.dialogue))), "the chat")
 

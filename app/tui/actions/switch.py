@@ -11,10 +11,10 @@ from textual.content import Content
 
 from ....engine.options import BUILTIN, BUILTIN_EAGLE, draft_names
 from ....errors import NotPossible, UserError, did_you_mean
-from ...chat.about import default_of, known_word, word_after, words_of
+from ...chat.about import default_word, known_word, word_after, words_of
 from ...chat.choosing import PLAIN, SELDOM, exits_early, why_plain
 from ...chat.dialogue import Dialogue
-from ...chat.methods import GROUPS, SERVER, Method, length_of, reach_of, served_method, why_none
+from ...chat.methods import GROUPS, SERVER, Method, draft_length, draft_reach, served_method, why_no_length
 from ...race.guests import short_name
 from ...render.verdict import against
 from ...settings import actions
@@ -86,7 +86,7 @@ def method_items(dialogue: Dialogue) -> list[MenuItem]:
             reason=_sentence(reasons.get(method.name, "")),
             group=heading,
             lead=why.get(method.name) or _measured(dialogue, method.name),
-            more=" ".join(filter(None, (reach_of(method, info)[1], method.pays))),
+            more=" ".join(filter(None, (draft_reach(method, info)[1], method.pays))),
         )
         for name, heading in headings.items()
         if (method := (served or dialogue.methods)[name])
@@ -252,7 +252,7 @@ class Switches:
         if not info:
             raise NotPossible("No model is loaded yet.")
         word = known_word(info, words[0]) if words else word_after(info, live.settings.think)
-        live.set({"think": "" if word == default_of(info) else word})
+        live.set({"think": "" if word == default_word(info) else word})
         self.host.changed()
         parts = [(f"{each}  ", "bold $foreground" if each == word else "$quiet") for each in words_of(info)]
         self.host.flash(Content.assemble(("thinking: ", "$quiet"), *parts))
@@ -268,10 +268,10 @@ def lengthen(dialogue: Dialogue, direction: int) -> str:
     """Make the drafts of the method in force longer (1) or shorter (−1) from the next step on; says what was done."""
     name = dialogue.switching or dialogue.method
     method, settings = dialogue.methods.get(name) or Method(name), dialogue.settings.get(name, {})
-    length = length_of(method, settings)
+    length = draft_length(method, settings)
     if length is None:
-        return why_none(method)
-    size = length.beside(direction)
+        return why_no_length(method)
+    size = length.next_size(direction)
     if size == length.value:
         return f"{name} · {length.setting} {size} is the {'most' if direction > 0 else 'least'}"
     dialogue.switch(name, {**settings, length.setting: size})

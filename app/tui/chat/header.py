@@ -7,9 +7,9 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ....errors import counted
-from ...chat.about import default_of, word_for
+from ...chat.about import default_word, word_for
 from ...chat.dialogue import Dialogue
-from ...chat.methods import Method, reach_of
+from ...chat.methods import Method, draft_reach
 from ...race.guests import short_name
 from ...settings.shape import constraint_name
 from ...text.amounts import count_of
@@ -51,7 +51,7 @@ class ChatHeader(Widget):
         parts = [short_name(dialogue.model)]
         if info:
             parts = [short_name(str(info.get("name", dialogue.model)))]
-            if (word := word_for(info, dialogue.options.think)) and word != default_of(info):
+            if (word := word_for(info, dialogue.options.think)) and word != default_word(info):
                 parts.append(f"thinking {one_line(word)}")
             if dialogue.completes:
                 parts.append(BASE)
@@ -88,7 +88,7 @@ class ChatHeader(Widget):
         else:
             name = dialogue.method
         style = LABEL_STYLES.get(label, "$quiet")
-        reach, _ = reach_of(dialogue.methods.get(dialogue.method) or Method(dialogue.method), dialogue.info)
+        reach, _ = draft_reach(dialogue.methods.get(dialogue.method) or Method(dialogue.method), dialogue.info)
         if label and reach is not None:
             label = f"{label}, drafts up to {counted(reach, 'token')}"
         return Content.assemble(

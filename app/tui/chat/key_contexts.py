@@ -64,7 +64,7 @@ def _answering(dialogue: Dialogue, box: PromptInput) -> KeyContext:
 
 def _idle(dialogue: Dialogue, box: PromptInput, offer: bool) -> KeyContext:
     help = ("ask_help", "")
-    if dialogue.transcript.begun:
+    if dialogue.transcript.has_messages:
         more = [("go_on", "")] if dialogue.completes else []
         done = (("next_method", ""), ("inspect", ""), ("race", ""), ("new_chat", ""), ("leader", ""), ("method_menu", ""))
         seldom = (("panels", ""), ("copy_answer", ""), ("retry", ""), ("compare", ""), ("edit", ""), ("quit", ""))

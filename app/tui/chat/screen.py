@@ -97,7 +97,7 @@ class ChatScreen(Screen[None]):
         with Vertical(id="body"):
             with Container(id="stage"):
                 welcome = Welcome(self._keymap, self._tour == "offer", tiny=self.dialogue.model == BUILTIN, id="welcome")
-                welcome.display = not self.dialogue.transcript.begun
+                welcome.display = not self.dialogue.transcript.has_messages
                 yield welcome
                 yield TranscriptView(self.dialogue.transcript, id="transcript")
                 yield Inspector(self._keymap, id="inspector")
@@ -143,7 +143,7 @@ class ChatScreen(Screen[None]):
         if self.dialogue.queued is not None and self.dialogue.phase in ("ready", "unloaded"):
             # What it waited for has failed: back into the box, before what has been typed since.
             self.input.put("\n".join(filter(None, (self.dialogue.take_queued(), self.input.text))))
-        empty = not self.dialogue.transcript.begun and self.dialogue.phase != "unloaded"
+        empty = not self.dialogue.transcript.has_messages and self.dialogue.phase != "unloaded"
         if not empty and self._tour == "offer":  # once is enough
             self._tour = ""
             self.query_one(Welcome).end_offer()

@@ -9,7 +9,7 @@ from textual.content import Content
 from ....engine.messages import Counted
 from ....errors import counted
 from ...chat.entries import Prompt
-from ...chat.transcript import chat_from, cuts, room, surely_fits
+from ...chat.transcript import answer_room, cuts, messages_from, surely_fits
 from ...text.cells import fit, one_line
 from ..actions.rewrite import MessageEdit
 from ..host import Host
@@ -34,17 +34,17 @@ class ContextCheck:
         if dialogue.phase != "ready" or not context:
             return True
         transcript = self._message_edit.base
-        if surely_fits(chat_from(transcript, transcript.start, sent), context):
+        if surely_fits(messages_from(transcript, transcript.start, sent), context):
             return True
         self._draft, self._sent, self._cuts = draft, sent, cuts(transcript)
-        self._id = dialogue.count([chat_from(transcript, start, sent) for start in self._cuts], self.counted)
+        self._id = dialogue.count([messages_from(transcript, start, sent) for start in self._cuts], self.counted)
         return False
 
     def counted(self, event: Counted) -> None:
         """Send what fits; ask about what does not. A draft that was changed meanwhile stays."""
         if event.id != self._id or self._host.box.text != self._draft:
             return
-        most = event.context - room(event.context)
+        most = event.context - answer_room(event.context)
         if not event.tokens:  # it cannot be counted; the engine says why when it is to answer
             self._send(self._draft, self._sent)
         elif event.tokens[0] <= most:

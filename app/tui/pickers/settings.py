@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
 
-from ...chat.about import default_of as default_of_model
+from ...chat.about import default_word
 from ...settings.file import from_text, takes_many, variable
 from ...settings.keymap import SETTINGS
 from ...settings.precedence import default_of
@@ -66,7 +66,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         dialogue, info = self._dialogue, self._dialogue.info
         found = {key: str(info.get(key) or "") for key in ("device", "dtype", "context", "backend")}
         drafts = ", ".join(filter(None, (*dialogue.draft_models.values(), dialogue.head)))
-        return {**found, "think": default_of_model(info), "method": dialogue.method, "draft_model": drafts} if info else {}
+        return {**found, "think": default_word(info), "method": dialogue.method, "draft_model": drafts} if info else {}
 
     def item_hints(self) -> tuple[Hint, ...]:
         undo = [("settings_undo", "")] if self._live.undo else []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import counted
 from ...chat.entries import Answer
-from ...chat.methods import method_named
+from ...chat.methods import get_method
 from ...race.race import FEWEST, Race
 from ...race.subject import drafts, suggested, talk
 from ...render.verdict import against
@@ -316,7 +316,7 @@ def outcome(race: Race) -> str:
         return f"No method needs fewer passes than {best.name} here."
     if best.number == 1:
         return f"{best.name} was fastest here: the guesses cost more than they saved."
-    other = "plain decoding" if method_named(first.entry.method).plain else first.entry.name
+    other = "plain decoding" if get_method(first.entry.method).plain else first.entry.name
     same = all(racer.through and race.mark(racer) in ("reference", "identical") for racer in race.racers)
     if not race.slowed:
         return f"{best.name} was {against(best.speedup, other)[0]}{', with the same text' if same else ''}."

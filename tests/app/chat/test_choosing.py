@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, first_method, shortlist, why_plain
-from specchat.app.chat.methods import GROUPS, LABELS, known_methods, method_named
+from specchat.app.chat.methods import GROUPS, LABELS, get_method, known_methods
 from specchat.decoders.registry import BUILT_IN, methods
 
 METHODS = known_methods()
@@ -92,8 +92,8 @@ def test_an_explanation_is_two_to_four_sentences(name: str) -> None:
 
 
 def test_of_a_method_that_is_not_here_the_name_is_known() -> None:
-    assert method_named("lookup") is METHODS["lookup"]
-    assert (method_named("mine").name, method_named("mine").explains) == ("mine", "")
+    assert get_method("lookup") is METHODS["lookup"]
+    assert (get_method("mine").name, get_method("mine").explains) == ("mine", "")
 
 
 def test_every_label_is_explained() -> None:

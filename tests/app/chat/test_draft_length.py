@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.methods import DraftLength, known_methods, length_of, why_none
+from specchat.app.chat.methods import DraftLength, draft_length, known_methods, why_no_length
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 
@@ -24,8 +24,8 @@ def test_every_method_has_a_length_or_a_reason(name: str) -> None:
     marked = [param for param in method.params if param["length"]]
     assert bool(marked) != bool(method.undrafted)
     if not marked:
-        assert length_of(method, {}) is None
-        assert why_none(method).startswith(f"{name} drafts nothing: ")
+        assert draft_length(method, {}) is None
+        assert why_no_length(method).startswith(f"{name} drafts nothing: ")
     conditions = [param["length"] for param in marked]
     assert conditions[-1:] in ([], [True])
     for condition in conditions[:-1]:
@@ -44,9 +44,9 @@ def test_the_keys_reach_the_limits_and_stay_there(name: str, direction: int) -> 
     settings: dict[str, int] = {}
     seen: list[int] = []
     for _ in range(40):
-        length = length_of(method, settings)
+        length = draft_length(method, settings)
         assert length is not None
-        settings = {length.setting: length.beside(direction)}
+        settings = {length.setting: length.next_size(direction)}
         parse_params(get(name), settings)  # the method takes it
         if settings[length.setting] == length.value:
             break
@@ -58,11 +58,11 @@ def test_the_keys_reach_the_limits_and_stay_there(name: str, direction: int) -> 
 
 def test_a_schedule_decides_which_setting_counts() -> None:
     draft = METHODS["draft"]
-    confident, constant = length_of(draft, {}), length_of(draft, {"schedule": "constant"})
+    confident, constant = draft_length(draft, {}), draft_length(draft, {"schedule": "constant"})
     assert confident is not None
     assert constant is not None
     assert (confident.setting, constant.setting) == ("most", "tokens")
-    reference = length_of(METHODS["lookup"], {"variant": "reference", "tokens": 7})
+    reference = draft_length(METHODS["lookup"], {"variant": "reference", "tokens": 7})
     assert reference == DraftLength("tokens", 7, 1, 256)
 
 

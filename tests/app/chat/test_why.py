@@ -168,7 +168,7 @@ def test_a_recorded_answer_gets_the_right_advice(name: str, machine: Mapping[str
     found = situation.diagnose()
     print(why_text(found))
     assert [each.name for each in found.causes[:1]] == [cause] * bool(cause)
-    assert (found.change.said if found.change else "").startswith(advice)
+    assert (found.change.sentence if found.change else "").startswith(advice)
     assert "another drafter" not in why_text(found)
 
 
@@ -176,7 +176,7 @@ def test_only_an_answer_slower_than_plain_is_blamed_on_something() -> None:
     info = {"pass_seconds": [(1, PLAIN), (4, PLAIN * 2.4)]}
     slow, fast = Situation(rates=lambda position: 0.15, node=0.45).answer(0), Situation().answer(0)
     assert (slow.figures.speedup < 0.8, fast.figures.speedup > 1.5) == (True, True)
-    assert blame(slow, info) == diagnose(slow, info).causes[0].said
+    assert blame(slow, info) == diagnose(slow, info).causes[0].sentence
     assert blame(fast, info) == ""
     assert blame(Situation(passes=3, rates=lambda position: 0.0, node=0.45).answer(0), info) == ""
 
@@ -227,7 +227,7 @@ def test_servers_are_asked_for_what_they_can_do() -> None:
 
     plain = served(tokens=100, steps=100, drafted=0, accepted=0)
     assert plain.causes[0].name == "server"
-    assert "--spec-type" in plain.change.said
+    assert "--spec-type" in plain.change.sentence
     assert served(tokens=110, steps=100, drafted=400, accepted=10).causes[0].name == "drafter"
     assert not served(tokens=300, steps=100, drafted=300, accepted=200).causes
 

@@ -171,7 +171,7 @@ def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, way: s
     said = [text.rstrip("\n") for kind, text in page.blocks if kind == "answer"]
     wanted = ["".join(map(visible, parts(answer))) for answer in chat.transcript.answers()]
     assert said == [text.rstrip("\n") for text in wanted]
-    prompts = [entry.told for entry in chat.transcript.entries if isinstance(entry, Prompt)]
+    prompts = [entry.display_text for entry in chat.transcript.entries if isinstance(entry, Prompt)]
     assert [text.strip("\n") for kind, text in page.blocks if kind == "prompt"] == [
         visible(text.strip("\n")).strip("\n") for text in prompts
     ]

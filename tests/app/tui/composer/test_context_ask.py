@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer, ChatEntry, Prompt
-from specchat.app.chat.transcript import Transcript, chat_from, cuts
+from specchat.app.chat.transcript import Transcript, cuts, messages_from
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded
@@ -85,7 +85,7 @@ def test_where_a_chat_can_be_cut() -> None:
     assert places[-1] == len(entries)
     assert len(places) <= 15
     assert all(isinstance(entries[place], Prompt) for place in places[:-1])
-    assert chat_from(Transcript(entries, "Be brief."), 80, "Hi") == [
+    assert messages_from(Transcript(entries, "Be brief."), 80, "Hi") == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hi"},
     ]
