@@ -13,7 +13,7 @@ temperature, top-k, top-p, min-p. Where transformers leaves a tie to its sort, t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import gt
 
 import numpy as np
@@ -122,9 +122,11 @@ def penalize(logits: Tensor, sampling: Sampling, histories: Sequence[Sequence[in
     return out
 
 
-def shortlist(logits: Tensor, k: int, reach: float = 0.0) -> tuple[Tensor, Tensor]:
+def shortlist(logits: Tensor, k: int, reach: float = 0.0, doubts: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
     """For each row all tokens whose logit is at least the k-th highest (so more than k where several tie with it), or less than
     that by `reach` at the most.
+
+    With `doubts` nothing is read from the device: a flag joins them that says whether tokens may be missing.
 
     Returns:
         values and int64 ids [rows, m], m ≥ k, by ascending id; candidates that only other rows needed are -inf.
@@ -133,8 +135,12 @@ def shortlist(logits: Tensor, k: int, reach: float = 0.0) -> tuple[Tensor, Tenso
     values, ids = logits.topk(min(vocab, k + TIES), sorted=True)
     # Of a masked row that allows fewer all are taken, and none of the others, which tie at -inf.
     threshold = (values[:, k - 1 : k] - reach).clamp_(min=torch.finfo(values.dtype).min)
-    if values.shape[-1] < vocab and bool((values[:, -1:] >= threshold).any()):
-        values, ids = logits.topk(int((logits >= threshold).sum(-1).max()), sorted=True)
+    if values.shape[-1] < vocab:
+        short = (values[:, -1:] >= threshold).any()
+        if doubts is not None:
+            doubts.append(short)
+        elif bool(short):
+            values, ids = logits.topk(int((logits >= threshold).sum(-1).max()), sorted=True)
     ids, order = ids.sort(-1)
     values = values.gather(-1, order)
     return values.masked_fill(values < threshold, -torch.inf), ids
@@ -178,13 +184,16 @@ def _shifted(top_p: float, by: float) -> float:
     return top_p / (top_p + (1 - top_p) * math.exp(min(-by, 700.0))) if by else top_p
 
 
-def _candidates(logits: Tensor, sampling: Sampling, bound: float = 0.0) -> tuple[Tensor, Tensor, Tensor | None]:
+def _candidates(
+    logits: Tensor, sampling: Sampling, bound: float = 0.0, doubts: list[Tensor] | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Temperature, and top-k; of a large vocabulary, as many of the most probable tokens as the other filters may keep.
 
     Args:
         logits: float32 [rows, vocab], penalties applied.
         sampling: not greedy.
         bound: how far the difference of two logits may move before they are filtered.
+        doubts: as `shortlist`.
 
     Returns:
         scaled: float64 [rows, m]: unnormalised log-probabilities, 0 at the highest, -inf for what top-k filtered out;
@@ -194,10 +203,10 @@ def _candidates(logits: Tensor, sampling: Sampling, bound: float = 0.0) -> tuple
     vocab = logits.shape[-1]
     everything = torch.arange(vocab, device=logits.device)[None]
     if 0 < sampling.top_k < vocab:
-        values, ids = shortlist(logits, sampling.top_k, bound)
+        values, ids = shortlist(logits, sampling.top_k, bound, doubts)
         return _scaled(values, sampling.temperature), ids, None
     if (sampling.top_p < 1 or sampling.min_p > 0) and vocab > SHORTLIST:
-        values, ids = shortlist(logits, SHORTLIST)
+        values, ids = shortlist(logits, SHORTLIST, doubts=doubts)
         scaled, total = _scaled(values, sampling.temperature), None
         reach = bound / sampling.temperature
         # Both filters keep a set from the top down, so a row is done if either of them cuts above its lowest candidate.
@@ -207,6 +216,9 @@ def _candidates(logits: Tensor, sampling: Sampling, bound: float = 0.0) -> tuple
             total = _mass(_scaled(logits, sampling.temperature)).sum(-1, keepdim=True)
             above = _mass(scaled).masked_fill_(scaled <= lowest + reach, 0).sum(-1, keepdim=True)
             done |= above.double() >= _shifted(sampling.top_p, reach) * total.double()
+        if doubts is not None:
+            doubts.append(~done.all())
+            return scaled, ids, total
         if bool(done.all()):
             return scaled, ids, total
     return _scaled(logits, sampling.temperature), everything, None
@@ -221,10 +233,26 @@ def _cut(scaled: Tensor, sampling: Sampling, total: Tensor | None, reach: float 
     return scaled.masked_fill_(drop, -torch.inf)
 
 
-def _filtered(logits: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+def _filtered(logits: Tensor, sampling: Sampling, doubts: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
     """Temperature, top-k, top-p, min-p: `_candidates` after every filter."""
-    scaled, ids, total = _candidates(logits, sampling)
+    scaled, ids, total = _candidates(logits, sampling, doubts=doubts)
     return _cut(scaled, sampling, total), ids
+
+
+def _read_once(rows: Tensor, compute: Callable[[list[Tensor] | None], Tensor]) -> list[list[float]]:
+    """Read what `compute` gives for some rows, with one wait for the device.
+
+    Args:
+        rows: logits, for their device: a CPU is asked at once whether a shortlist falls short.
+        compute: gives float64 [rows, n] from the shortlists' `doubts`; called again without them where one was right.
+    """
+    doubts: list[Tensor] | None = None if rows.device.type == "cpu" else []
+    numbers = compute(doubts)
+    if not doubts:
+        return numbers.tolist()
+    doubtful = torch.stack(doubts).any().double().expand(numbers.shape[0], 1)
+    read: list[list[float]] = torch.cat([doubtful, numbers], -1).tolist()
+    return compute(None).tolist() if read[0][0] else [row[1:] for row in read]
 
 
 # --------------------------------------------------------------------------------------------------------------- choice
@@ -250,9 +278,14 @@ def draw(
     out: list[int] = []
     rows = max(1, BLOCK // logits.shape[-1])
     for start in range(0, logits.shape[0], rows):
-        scaled, ids = _filtered(_working_copy(logits[start : start + rows]), sampling)
-        best = (scaled + gumbel(keys[start : start + rows], ids)).argmax(-1, keepdim=True)
-        out += ids.expand_as(scaled).gather(-1, best)[:, 0].tolist()
+        block, streams = _working_copy(logits[start : start + rows]), keys[start : start + rows]
+
+        def pick(doubts: list[Tensor] | None, block: Tensor = block, streams: Sequence[int] = streams) -> Tensor:
+            scaled, ids = _filtered(block, sampling, doubts)
+            best = (scaled + gumbel(streams, ids)).argmax(-1, keepdim=True)
+            return ids.expand_as(scaled).gather(-1, best).double()
+
+        out += [int(token) for (token,) in _read_once(block, pick)]
     return out
 
 
@@ -377,37 +410,43 @@ def candidates(
     row = penalize(logits, sampling, histories)
     count = min(count, row.shape[-1])
     if sampling.greedy and count == 1:
-        best = _argmax(row).tolist()
+        best = _argmax(row)
         if row.device.type == "cpu":  # one row after the other stays in the processor's cache
             rows = row.float().numpy()
             with np.errstate(invalid="ignore"):  # an infinite logit's probability is no number
-                return [[(token, float(1 / np.exp(one - one[token]).sum()))] for token, one in zip(best, rows, strict=True)]
-        logs = row.float()
-        return [[pair] for pair in zip(best, logs.amax(-1).sub(logs.logsumexp(-1)).exp().tolist(), strict=True)]
+                return [
+                    [(token, float(1 / np.exp(one - one[token]).sum()))] for token, one in zip(best.tolist(), rows, strict=True)
+                ]
+        probabilities = row.float().amax(-1).sub(row.float().logsumexp(-1)).exp()
+        return [[(int(token), p)] for token, p in torch.stack([best.double(), probabilities.double()], -1).tolist()]
     if sampling.greedy and row.device.type == "cpu":
         found = _few(row.float(), count)
         if found is not None:
             return found
-    if sampling.greedy:
-        values, ids = shortlist(row.float(), count)
-        values, order = values.sort(dim=-1, descending=True, stable=True)
-        ids, probs = ids.gather(-1, order), (values - row.float().logsumexp(-1, keepdim=True)).exp()
-    else:
-        scaled, ids = _filtered(_working_copy(row), sampling)
-        probs = scaled.softmax(-1)
+
+    def guess(doubts: list[Tensor] | None) -> Tensor:
+        if sampling.greedy:
+            values, ids = shortlist(row.float(), count, doubts=doubts)
+            values, order = values.sort(dim=-1, descending=True, stable=True)
+            probs = (values - row.float().logsumexp(-1, keepdim=True)).exp()
+            return torch.cat([ids.gather(-1, order).double(), probs.double()], -1)
         if attempts is None:
             keys = [noise_key(sampling.seed, position) for position in positions]
         else:
             pairs = zip(positions, attempts, strict=True)
             keys = [noise_key(sampling.seed, position, Purpose.DRAFT, attempt) for position, attempt in pairs]
-        count = min(count, scaled.shape[-1])
-        noisy, order = (scaled + gumbel(keys, ids)).topk(count, dim=-1, sorted=True)
-        ids, probs = ids.expand_as(scaled).gather(-1, order), probs.gather(-1, order)
-        probs = probs.masked_fill(noisy.isneginf(), 0.0)
-    return [
-        [(token, p) for token, p in zip(tokens[:count], ps[:count], strict=True) if p > 0]
-        for tokens, ps in zip(ids.tolist(), probs.tolist(), strict=True)
-    ]
+        scaled, ids = _filtered(_working_copy(row), sampling, doubts)
+        noisy, order = (scaled + gumbel(keys, ids)).topk(min(count, scaled.shape[-1]), dim=-1, sorted=True)
+        probs = scaled.softmax(-1).gather(-1, order).masked_fill(noisy.isneginf(), 0.0)
+        return torch.cat([ids.expand_as(scaled).gather(-1, order).double(), probs], -1)
+
+    guesses = []
+    for numbers_of_row in _read_once(row, guess):
+        half = len(numbers_of_row) // 2
+        tokens, likelihoods = numbers_of_row[:half], numbers_of_row[half:]
+        likely = zip(map(int, tokens[:count]), likelihoods, strict=False)
+        guesses.append([(token, probability) for token, probability in likely if probability > 0])
+    return guesses
 
 
 def _few(logits: Tensor, count: int) -> list[list[tuple[int, float]]] | None:

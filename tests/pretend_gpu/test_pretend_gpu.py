@@ -23,7 +23,7 @@ MOST_WAITS = {
     "early-exit": 8.0,
     "eagle": 24.0,
     "auto": 8.0,
-    "recycle, sampled": 5.0,
+    "recycle, sampled": 2.0,
     "recycle, penalty": 2.0,
 }
 """Waits a step, by the beginning of a case's name: of methods that run a model, as many as their passes. Others wait once, and
