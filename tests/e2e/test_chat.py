@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from ..cases import FULL
 from ..fakes.engines import COUNTING
 from ..fakes.records import recorded_model
 from ..fakes.terminal import Terminal
-from .conftest import SPECCHAT
+from .conftest import SPECCHAT, listed, typed
 
 SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke. "
 
@@ -102,3 +106,192 @@ def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
         terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
         terminal.wait(lambda text: "numbers" in text and " node" in text)
         terminal.quit()
+
+
+# The draft in an editor, in a real terminal: small programs of the test's own are the editors
+
+
+Editor = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def editor(tmp_path: Path, env: dict[str, str]) -> Editor:
+    """Makes an editor out of a shell script, in which $1 is the file; an environment that names it."""
+
+    def make(script: str) -> dict[str, str]:
+        file = tmp_path / "my editor"
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+        return {**env, "VISUAL": f"'{file}'", "EDITOR": "false", "TMPDIR": str(tmp_path), "GO": str(tmp_path / "go")}
+
+    return make
+
+
+@pytest.fixture
+def slow_model(tmp_path: Path) -> list[str]:
+    """A recorded model that takes 40 ms a pass, and the options that use it."""
+    nights = "".join(f"{SENTENCE}{n} " for n in range(40))  # numbered: exact repeats are stopped as a loop
+    model = recorded_model(tmp_path, {"keeper": f"{nights}At last all was dark."}, 0.04)
+    return ["--model", model, "--method", "greedy"]
+
+
+def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
+    editor: Editor, slow_model: list[str], tmp_path: Path
+) -> None:
+    # The shell must not die of ctrl+c either.
+    wait = 'trap \'\' INT QUIT; echo EDITOR OPEN; cat "$1"; until [ -e "$GO" ]; do sleep 0.05; done; '
+    env = editor(wait + 'printf " and more\\n" >> "$1"')
+    with Terminal([SPECCHAT, *slow_model], env=env) as terminal:
+        terminal.wait("greedy")
+        terminal.send("keeper\r")
+        terminal.wait("The lighthouse keeper")
+        terminal.send("my draft\x1be")
+        terminal.wait_raw(b"EDITOR OPEN\r\nmy draft")
+        terminal.send("\x03\x1c")  # ctrl+c and ctrl+\ are the editor's; this one dies of neither, nor does the chat
+        mark = len(terminal.raw)
+        terminal.pump(0.5)
+        assert b"\x1b[" not in terminal.raw[mark:], "nothing is drawn over the editor"
+        Path(env["GO"]).touch()
+        terminal.wait(lambda text: "my draft" in text and "and more" in text)
+        terminal.send("\x0e")  # ctrl+n: lookup writes the rest sooner
+        terminal.wait("At last all was dark.")
+        terminal.wait("● ready")
+        assert terminal.text.count("harbour woke") >= 3
+        terminal.send("\x1a")  # ctrl+z brings the draft back as it was
+        terminal.wait(lambda text: "and more" not in text and "my draft" in text)
+        terminal.quit()
+    assert not list(tmp_path.glob("specchat-*")), "no file is left behind"
+
+
+def test_ctrl_z_stops_no_editor_that_no_shell_could_resume(editor: Editor, slow_model: list[str]) -> None:
+    env = editor('echo EDITOR OPEN; until [ -e "$GO" ]; do sleep 0.05; done; printf \'written\' > "$1"')
+    with Terminal([SPECCHAT, *slow_model], env=env, owned=True) as terminal:
+        terminal.wait("greedy")
+        terminal.send("\x1be")
+        terminal.wait_raw(b"EDITOR OPEN")
+        terminal.send("\x1a")
+        terminal.pump(0.5)
+        Path(env["GO"]).touch()
+        terminal.wait("written")
+        terminal.quit()
+
+
+# The history in a real pseudo-terminal: a chat that is killed in mid-answer is there again
+
+
+WORDS = " ".join(f"lantern-{n}" for n in range(400))
+
+
+@pytest.fixture
+def keeper_record(tmp_path: Path) -> str:
+    """A recorded model that takes 40 ms a pass."""
+    return recorded_model(tmp_path, {"keeper": WORDS}, 0.04)
+
+
+def shown(env: dict[str, str]) -> str:
+    command = [SPECCHAT, "chats", "show", "1"]
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.slow
+def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], keeper_record: str) -> None:
+    command = [SPECCHAT, "--model", keeper_record, "--method", "greedy"]
+    with Terminal(command, env=env) as terminal:
+        terminal.wait("identical")
+        terminal.send("keeper\r")
+        terminal.wait("lantern-3")
+        while "lantern-3" not in shown(env):  # a second is the most that may be missing
+            terminal.pump()
+        os.kill(terminal.process.pid, signal.SIGKILL)
+        terminal.process.wait()
+    assert [(chat["title"], chat["answers"]) for chat in listed(env)] == [("keeper", 1)]
+    with Terminal([*command, "--continue"], env=env) as terminal:
+        terminal.wait("lantern-3")
+        terminal.wait("Not finished when saved")
+        terminal.wait("identical")
+        terminal.send("\x1bh")
+        terminal.wait("● keeper")
+        terminal.send("\x1b")
+        terminal.wait(lambda text: "● keeper" not in text)
+        terminal.quit()
+
+
+@pytest.mark.slow
+def test_what_is_typed_comes_back_after_a_kill_and_not_in_another_window(env: dict[str, str], keeper_record: str) -> None:
+    command = [SPECCHAT, "--model", keeper_record]
+    with Terminal(command, env=env) as killed, Terminal(command, env=env) as alive:
+        for terminal, text in ((killed, "half a thought"), (alive, "another one")):
+            terminal.wait("identical")
+            terminal.send(text)
+            terminal.wait(text)
+        while not {"half a thought", "another one"} <= set(typed(env)):
+            killed.pump()
+        os.kill(killed.process.pid, signal.SIGKILL)
+        killed.process.wait()
+        with Terminal(command, env=env) as after:
+            after.wait("half a thought")
+            assert "another one" not in after.text
+            after.send("\x15")
+            after.quit()
+        alive.send("\x15")
+        alive.quit()
+
+
+# `cat notes | specchat` in a real pseudo-terminal: the text goes with the first message, the keyboard works
+
+
+@pytest.fixture(autouse=True)
+def notes(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("".join(f"The lamp number {i} was lit.\n" for i in range(3)))
+
+
+def shell(line: str, env: dict[str, str]) -> Terminal:
+    return Terminal(["sh", "-c", line], env=env, owned=True)
+
+
+@pytest.mark.parametrize("way", ["cat {notes} | {specchat}", *(["{specchat} < {notes}"] if FULL else [])])
+def test_what_is_piped_in_goes_with_the_first_message(env: dict[str, str], model: str, tmp_path: Path, way: str) -> None:
+    line = way.format(notes=tmp_path / "notes.txt", specchat=f"{SPECCHAT} --model {model}")
+    with shell(line, env) as terminal:
+        terminal.wait("[standard input]")
+        terminal.wait("identical")
+        terminal.send("Sum up\r")
+        # The model repeats what it was sent.
+        terminal.wait(lambda text: "You said: Attached text: standard input (81 B)" in text and "The lamp number 2" in text)
+        terminal.send("\x1b")
+        terminal.settle()
+        terminal.quit()
+    assert len(listed(env)) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("printf 'a\\0b'", "The piped input is binary, not text. Attach a text file."),
+        ("head -c 2000001 /dev/zero | tr '\\0' a", "The piped input is larger than 2.0 MB, the limit for a message"),
+    ],
+)
+def test_what_cannot_be_taken_is_a_sentence(env: dict[str, str], model: str, source: str, sentence: str) -> None:
+    with shell(f"{source} | {SPECCHAT} --model {model}; echo code $?", env) as terminal:
+        terminal.wait("code 2")
+        assert sentence in " ".join(terminal.text.split())
+
+
+def test_a_pipe_without_end_is_waited_for_and_can_be_left(env: dict[str, str], model: str) -> None:
+    with shell(f"sleep 600 | {SPECCHAT} --model {model}", env) as terminal:
+        terminal.wait("reading standard input until it ends")
+        terminal.send("\x03")
+        terminal.exit_code()
+        # No traceback, no second line. Whether the key itself is shown is up to the terminal: one whose
+        # programs have all ended may drop its echo.
+        assert "".join(terminal.text.splitlines()[1:]) in ("^C", "")
+
+
+def test_without_a_terminal_the_sentence_names_run(env: dict[str, str], model: str) -> None:
+    done = subprocess.run(
+        [SPECCHAT, "--model", model], input="text", env={**os.environ, **env}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "specchat: The chat needs a terminal for its input and output. Use `specchat run PROMPT` here. It reads piped input.\n"
+    )

@@ -6,18 +6,30 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from specchat import __version__
+from specchat.app.chat.entries import Answer
+from specchat.app.chat.methods import known_methods
+from specchat.app.cli import doctor, exit_codes
+from specchat.app.cli.bench.lab import Interrupted, Lab
 from specchat.app.cli.listing import pages
+from specchat.app.cli.main import app
+from specchat.app.cli.oneshot import run
 from specchat.app.cli.options import FLAGS
-from specchat.app.settings.fields import OPTIONS
+from specchat.app.settings.fields import GROUPS, OPTIONS, PLAIN, Settings
+from specchat.app.settings.rows import entries
 from specchat.engine.messages import Load
 from specchat.engine.options import DRAFTING, LOADING
 from specchat.engine.wire import dump, parse
+from specchat.errors import UserError
+from specchat.option import declared_options
 
 from .conftest import Call
 
@@ -163,3 +175,280 @@ def test_the_chat_refuses_without_a_terminal(call: Call) -> None:
 def test_the_tables_are_written() -> None:
     for page, text in pages():
         assert page.read_text(encoding="utf-8") == text, "write it again: python -m specchat.app.cli.listing"
+
+
+# `specchat settings`: every setting with its value and where it comes from
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "settings.toml"
+
+
+def row(out: str, key: str) -> list[str]:
+    """The columns of a setting."""
+    line = next(line for line in out.splitlines() if line.split("  ")[0] == key)
+    return [part.strip() for part in line.split("  ") if part.strip()]
+
+
+def test_each_value_with_its_source(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(
+        'theme = "light"\n# cool\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n'
+        "[presets.calm]\nsampling.top_k = 5\n"
+    )
+    monkeypatch.setenv("SPECCHAT_COLOURS", "off")
+    monkeypatch.setenv("SPECCHAT_SAMPLING_SEED", "7")
+    code, out, err = call("--device", "cpu", "settings", "--preset", "calm")
+    assert (code, err) == (0, "")
+    assert row(out, "theme") == ["theme", "light", f"{file}, line 1"]
+    assert row(out, "sampling.temperature") == ["sampling.temperature", "0.7", f"{file}, line 4"]
+    assert row(out, "method") == ["method", "greedy", f"default of builtin, {file}, line 6"]
+    assert row(out, "colours") == ["colours", "off", "$SPECCHAT_COLOURS"]
+    assert row(out, "sampling.seed") == ["sampling.seed", "7", "$SPECCHAT_SAMPLING_SEED"]
+    assert row(out, "device") == ["device", "cpu", "--device"]
+    assert row(out, "sampling.top_k") == ["sampling.top_k", "5", "preset calm"]
+    assert row(out, "max_tokens") == ["max_tokens", "until the context is full", "default"]
+    assert row(call("settings", "--model", "other")[1], "method")[2] == "default"
+    short = call("settings", "--changed")[1]
+    assert "max_tokens" not in short
+    assert len(short.splitlines()) == 7
+
+
+def test_the_same_as_json(call: Call, file: Path) -> None:
+    file.write_text('stop = ["END"]\nzzz = 3\n')
+    code, out, err = call("settings", "--json")
+    body = json.loads(out)
+    assert code == 0
+    assert body["file"] == str(file)
+    assert len(body["problems"]) == 1
+    assert "line 2: There is no setting zzz" in body["problems"][0]
+    assert "line 2: There is no setting zzz" in err
+    found = {row["key"]: row for row in body["settings"]}
+    assert set(PLAIN) <= set(found)
+    assert found["stop"] == {"key": "stop", "value": ["END"], "default": [], "source": "file", "where": f"{file}, line 1"}
+
+
+def test_get_set_and_unset(call: Call, file: Path) -> None:
+    file.write_text("# mine\nzzz = 3\n")
+    assert call("settings", "set", "sampling.temperature", "0.5")[0] == 0
+    assert call("settings", "get", "sampling.temperature")[1] == "0.5\n"
+    assert call("settings", "set", "stop", "a b", "-c")[0] == 0
+    assert call("settings", "get", "stop")[1] == "a b\n-c\n"
+    assert call("settings", "set", "history", "off")[1] == f"history = false in {file}, line 4.\n"
+    assert call("settings", "set", 'models."a/b-0.6B".sampling.top_k', "3")[0] == 0
+    assert call("settings", "--model", "a/b-0.6B", "get", "sampling.top_k")[1] == "3\n"
+    assert call("settings", "get", "sampling.top_k")[1] == "0\n"
+    assert call("settings", "get", "max_tokens")[1] == "\n"
+    assert call("settings", "unset", "zzz", "stop", "models")[0] == 0
+    assert file.read_text() == "# mine\nhistory = false\n\n[sampling]\ntemperature = 0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("get", "themes"), "There is no setting themes: did you mean theme?"),
+        (("get", "keymap.next_methd"), "did you mean next_method?"),
+        (("get", "methods.lookup.nodse"), "did you mean nodes?"),
+        (("set", "max_tokens", "-4"), "max_tokens must be at least 1, not -4"),
+        (("set", "sampling.temperature", "warm"), "sampling.temperature takes a number"),
+        (("set", "theme", "dark", "light"), "theme takes one value"),
+        (("set", "models.x.theme", "dark"), "a model has no setting models.x.theme"),
+        (("unset", "theme"), "The settings file does not set theme"),
+        (("--json", "get", "theme"), "after the command's name"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_changes_nothing(
+    call: Call, file: Path, args: tuple[str, ...], sentence: str
+) -> None:
+    file.write_text("threads = 2\n")
+    code, out, err = call("settings", *args)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert file.read_text() == "threads = 2\n"
+
+
+def test_the_editor_gets_the_file_and_what_is_wrong_with_it_is_told(
+    call: Call, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "editor.sh"
+    script.write_text('#!/bin/sh\necho "themee = 1" >> "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(script))
+    code, _, err = call("settings", "edit")
+    assert code == 2
+    assert "line 2: There is no setting themee: did you mean theme?" in err
+    assert file.read_text().endswith("themee = 1\n")
+
+
+def test_every_setting_is_in_a_group_and_says_what_it_is_about() -> None:
+    assert {said.group for said in declared_options(Settings).values()} <= set(GROUPS)
+    found: list[Any] = entries(known_methods())
+    assert len({entry.key for entry in found}) == len(found)
+    assert all(entry.what for entry in found)
+
+
+# `specchat doctor`: complete as data, readable as text, and every problem with a command that mends it
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """What the process that imports torch is made to answer."""
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    monkeypatch.setattr(doctor, "_builtin", lambda problems: True)
+    answer = SimpleNamespace(returncode=0, stderr="", stdout='{"cuda": [], "built_for_cuda": "", "mps": false, "threads": 2}\n')
+    device = {"name": "CPU", "description": "A processor", "gpu": False, "free": 1e9, "total": 2e9, "handle": 1}
+    build = json.dumps({"backends": ["CPU"], "devices": [device], "library": "/lib"})
+    answer.llama = SimpleNamespace(returncode=0, stderr="", stdout=build + "\n")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("subprocess.run", lambda args, **options: answer.llama if "llama" in args[-1] else answer)
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: "0.3.36" if name == "llama-cpp-python" else known(name))
+    return answer
+
+
+def test_a_healthy_machine(probe: SimpleNamespace) -> None:
+    report = doctor.examine()
+    assert report.problems == []
+    text = "\n".join(doctor.page(report))
+    assert "Everything is in order." in text
+    assert "cpu only" in text
+    data = json.loads(json.dumps(asdict(report)))
+    assert set(data) == {
+        *("versions", "machine", "devices", "llama_cpp", "terminal", "paths", "settings", "builtin_model", "problems"),
+    }
+    assert data["versions"]["torch"]
+    assert data["machine"]["threads"] >= 1
+
+
+def test_what_is_broken_comes_with_what_mends_it(
+    probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    probe.returncode, probe.stderr = 1, "Traceback …\nImportError: libcudart.so.13 is missing\n"
+    (tmp_path / "settings.toml").write_text("modell = 'x'")
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "textual" else known(name))
+    report = doctor.examine()
+    whats = " ".join(problem.what for problem in report.problems)
+    assert "libcudart.so.13 is missing" in whats
+    assert "did you mean model?" in whats
+    assert "The package textual is missing." in whats
+    assert all(problem.fix for problem in report.problems)
+    assert "-m pip install textual" in "\n".join(doctor.page(report))
+
+
+def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi")
+    torch, llama = doctor.examine().problems
+    assert (torch.serious, llama.serious) == (False, False)
+    assert "torch was built for the CPU only" in torch.what
+    assert "llama.cpp was built without CUDA" in llama.what
+    assert llama.fix.startswith('CMAKE_ARGS="-DGGML_CUDA=on" ')
+    probe.llama.stdout = probe.llama.stdout.replace('["CPU"]', '["CPU", "CUDA"]')
+    assert len(doctor.examine().problems) == 1
+
+
+class FakeLab(Lab):
+    """An engine that has loaded a model and answers with what a test sets; an exception is raised."""
+
+    answer: Any
+
+    def __init__(self, notes: Any) -> None:
+        super().__init__(notes, SimpleNamespace(start=lambda: None, close=lambda: None))  # type: ignore[arg-type]
+
+    def load(self, settings: Settings, *, quiet: bool = False) -> Any:
+        assert settings.draft_model == ()
+        names = ("name", "backend", "device", "dtype", "architecture", "parameters", "context")
+        values = (settings.model, "transformers", settings.device, "float32", "GPTNeoForCausalLM", 125_000_000, 2048)
+        costs = {"pass_seconds": [(1, 0.01), (2, 0.018), (4, 0.025)], "timed": 1.7e9}
+        return SimpleNamespace(info={**dict(zip(names, values, strict=True)), **costs, "capabilities": ABLE})
+
+    def work(self, task: str, part: Any = None, **options: Any) -> Any:
+        part({"passes": 12})
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+ABLE: dict[str, Any] = {"tree": False, "chain": True, "layers": True, "states": True, "exact": True, "guard": False, "most": 3}
+ABLE |= {"reasons": {"tree": "A branching tree did not give this model the same logits as its paths."}}
+PROVEN = {"label": "identical", "equal": [2], "measured": 480, "turned": 3, "broken": True}
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[FakeLab]:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    (tmp_path / "settings.toml").write_text("draft_model = 'small'")
+    FakeLab.answer = PROVEN
+    monkeypatch.setattr(doctor, "Lab", FakeLab)
+    return FakeLab
+
+
+def test_a_page_about_a_model(lab: type[FakeLab]) -> None:
+    told = CliRunner().invoke(app, ["doctor", "neo", "--device", "cpu"])
+    assert (told.exit_code, told.stderr) == (1, "")
+    assert "runtime            transformers, cpu, float32" in told.stdout
+    assert "token trees        no: A branching tree did not give this model the same logits as its paths." in told.stdout
+    assert "label              identical, in chains of at most 3 nodes" in told.stdout
+    assert "equal bits         chains of 2 nodes" in told.stdout
+    assert "choices turned     3 of 480 tokens" in told.stdout
+    assert "cost of a pass     in plain passes: 2 nodes 1.8, 4 nodes 2.5 (measured 2023-11-1" in told.stdout
+    assert "Load it with --exact off." in told.stdout
+    told = CliRunner().invoke(app, ["doctor", "neo", "--json"])
+    assert json.loads(told.stdout)["model"] == "neo"
+    assert json.loads(told.stdout)["turned"] == 3
+
+
+def test_ctrl_c_ends_it_and_what_needs_a_model_says_so(lab: type[FakeLab]) -> None:
+    lab.answer = Interrupted()
+    told = CliRunner().invoke(app, ["doctor", "neo"])
+    assert (told.exit_code, told.stdout) == (130, "")
+    assert "Stopped." in told.stderr
+    with pytest.raises(UserError, match="--device is for a model"):
+        CliRunner().invoke(app, ["doctor", "--device", "cpu"], catch_exceptions=False)
+    with pytest.raises(UserError, match="doctor cannot look into a server"):
+        CliRunner().invoke(app, ["doctor", "http://localhost:1"], catch_exceptions=False)
+
+
+def test_the_real_thing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "specchat", "doctor", "--json"], capture_output=True, text=True, timeout=90, check=False
+    )
+    data = json.loads(done.stdout)
+    assert done.returncode == (1 if any(problem["serious"] for problem in data["problems"]) else 0)
+    assert {"cuda", "mps", "threads"} <= set(data["devices"])
+    if data["versions"]["llama-cpp-python"]:
+        assert "CPU" in data["llama_cpp"]["backends"]
+        assert data["llama_cpp"]["devices"][0]["total"] > 0
+
+
+# docs/shell.md says what the code does: fields, formats, exit codes
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "shell.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_every_field_of_the_object_is_told() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", section("JSON"), re.MULTILINE)
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert told == [
+        *run.answer_body(Answer("greedy", ""), "m", {}),
+        "messages",
+        "prompt",
+        "chat",
+        "valid",
+        "constraint",
+        "thought",
+        "answer",
+        "certainty",
+        "doubt",
+    ]
+
+
+def test_every_exit_code_is_told() -> None:
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section("Exit codes"), re.MULTILINE)]
+    assert codes == sorted(code for name, code in vars(exit_codes).items() if name.isupper())

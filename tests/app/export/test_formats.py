@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
+import os
 import random
 import re
+from base64 import b64encode
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,19 +22,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from specchat.app.chat.compare import Mark
+from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.chat.pieces import SomePieces
 from specchat.app.chat.transcript import Transcript
-from specchat.app.export.formats import Look, SavedChat, chat_chunks
+from specchat.app.export.formats import Look, SavedChat, chat_chunks, export_chat, race_chunks, target
 from specchat.app.export.look import visible
+from specchat.app.export.race_html import photo_finish
+from specchat.app.race.entry import RaceEntry
+from specchat.app.race.race import Race
+from specchat.app.race.record import RaceLane, RaceRecord
 from specchat.app.render.verdict import verdict_text
 from specchat.app.saved.chat_json import chat_json, read_chat
+from specchat.app.saved.race_json import read_race
 from specchat.app.text.cells import one_line, sanitise
 from specchat.app.theming.colouring import WAYS, Colouring
 from specchat.app.theming.themes import STEPS, load_themes
+from specchat.app.tui.race.photo_finish import PhotoFinish
+from specchat.app.tui.race.state import standings
 from specchat.engine.messages import StepRecord
+from specchat.errors import UserError
 
 from ...cases import cases
 from ...fakes.hostile_text import CONTROLS, MARKUP, UNICODE, calm
+from ...fakes.races import run as run_lanes
 from ...fakes.thoughts import thinking_steps
 
 PALETTES, _ = load_themes()
@@ -305,3 +324,261 @@ def test_thoughts_are_written_where_they_are_asked_for() -> None:
     assert "lantern" in whole(chat, "html")
     assert '<details class="thought"><summary>' in whole(chat, "html")
     assert json.loads(whole(chat, "json"))["entries"][1]["thought"] == answer.thought
+
+
+# Names of exports, files that are in the way, disks that are full, and files that cannot be opened
+
+
+def chat() -> SavedChat:
+    answer = Answer("lookup", "identical")
+    answer.add(StepRecord("lookup", [1, 2], "Hi there", 4, 1, 5, tree_tokens=[9, 1, 8], tree_parents=[-1, 0, 0], path=[0, 1]))
+    answer.finish("eos")
+    return SavedChat(Transcript([Prompt("Hello"), answer]), {"name": "builtin"})
+
+
+def look() -> Look:
+    return Look(load_themes()[0]["dark"])
+
+
+@pytest.mark.parametrize("name", ["chat", "chat.txt", "chat.", ".html", "x.html.gz"])
+def test_a_name_without_a_known_suffix_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(UserError, match=r"\.html, \.md or \.json"):
+        target(name)
+
+
+def test_a_format_gives_a_name_its_suffix(here: Path) -> None:
+    assert target("notes", "html") == Path("notes.html")
+    assert target("notes.HTM", "html") == Path("notes.HTM")
+    assert target("v1.2", "md") == Path("v1.2.md")
+    with pytest.raises(UserError, match=r"ends in \.md, but you asked for html"):
+        target("notes.md", "html")
+    (here / "folder").mkdir()
+    assert target("folder", "md").parent == Path("folder")
+    assert target("", "json").name.startswith("specchat-")
+    with pytest.raises(UserError, match="is a folder"):
+        target("folder")
+
+
+def test_a_file_is_never_overwritten_unasked(here: Path) -> None:
+    paths = [export_chat(chat(), Path("chat.html"), look()) for _ in range(3)]
+    assert [path.name for path in paths] == ["chat.html", "chat-2.html", "chat-3.html"]
+    (here / "chat-2.html").write_text("mine")
+    (here / "chat-2.html").chmod(0o640)
+    assert export_chat(chat(), Path("chat-2.html"), look(), overwrite=True).name == "chat-2.html"
+    assert (here / "chat-2.html").read_text() == (here / "chat.html").read_text()
+    assert (here / "chat-2.html").stat().st_mode & 0o777 == 0o640
+    assert sorted(os.listdir(here)) == ["chat-2.html", "chat-3.html", "chat.html"]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "the disk is read-only"), (errno.EACCES, "is not writable")],
+)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_cannot_be_written_leaves_everything_as_it_was(
+    here: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, overwrite: bool
+) -> None:
+    (here / "chat.html").write_text("before")
+
+    def full(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=f"Could not write chat.html: .*{words}"):
+        export_chat(chat(), Path("chat.html"), look(), overwrite)
+    assert os.listdir(here) == ["chat.html"]
+    assert (here / "chat.html").read_text() == "before"
+
+
+def test_a_folder_that_is_not_there_and_a_name_that_is_too_long(here: Path) -> None:
+    with pytest.raises(UserError, match="there is no such folder"):
+        export_chat(chat(), Path("nowhere/chat.html"), look())
+    with pytest.raises(UserError, match="its name is too long"):
+        export_chat(chat(), Path("x" * 300 + ".html"), look())
+    (here / "folder.html").mkdir()
+    with pytest.raises(UserError, match="not a regular file"):
+        export_chat(chat(), Path("folder.html"), look(), overwrite=True)
+    (here / "file").write_text("")
+    with pytest.raises(UserError, match="there is no such folder"):
+        export_chat(chat(), Path("file/chat.html"), look())
+
+
+def spoilt(change: Callable[[Any], None]) -> str:
+    """What is said of a saved chat after a change."""
+    path = export_chat(chat(), Path("chat.json"), look(), overwrite=True)
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(UserError) as caught:
+        read_chat(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d.pop("entries"), "entries is missing"),
+        (lambda d: d.update(format="specchat race"), "its format is specchat race, not specchat chat"),
+        (lambda d: d.pop("format"), 'it has no "format": "specchat chat"'),
+        (lambda d: d.update(version=2), "Update specchat"),
+        (lambda d: d.update(version="one"), "version is not a whole number"),
+        (lambda d: d.update(system=3), "system is not a text"),
+        (lambda d: d["entries"].append({"kind": "song"}), "entries[2].kind is 'song'"),
+        (lambda d: d["entries"].append([]), "entries[2] is not an object"),
+        (lambda d: d["entries"][0].pop("text"), "entries[0].text is missing"),
+        (lambda d: d["entries"][1]["runs"][0].update(tokens=[1, "2"]), "entries[1].runs[0].tokens[1] is not a whole number"),
+        (lambda d: d["entries"][1]["runs"][0].update(tokens=[2**40]), "tokens[0] is not a whole number"),
+        (lambda d: d["entries"][1]["runs"][0].update(seconds=float("nan")), "seconds is not a number of 0 or more"),
+        (lambda d: d["entries"][1]["runs"][0].update(forward=1e300), "took too long to be true"),
+        (lambda d: d["entries"][1]["runs"][0].update(shade=17), "shade is not a whole number from -3 to 1"),
+        (lambda d: d["entries"][1]["runs"][0].update(carried=99), "carried is more than its text has"),
+        (lambda d: d["entries"][1]["runs"][0]["tree"].update(parents=[-1, 5, 0]), "do not make a tree"),
+        (lambda d: d["entries"][1]["runs"][0].update(path=[0, 7]), "path leaves the tree"),
+        (lambda d: d["entries"][1]["runs"][0].update(path=[0, 1, 2]), "path is no path of the tree"),
+        (lambda d: d["entries"][1].update(pieces={"x": "y"}), "is no token's number"),
+        (lambda d: d["entries"][1]["figures"].pop("tokens"), "entries[1].figures.tokens is missing"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(change: Callable[[Any], None], words: str) -> None:
+    said = spoilt(change)
+    assert words in said
+    assert said.startswith("chat.json")
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not a saved chat"),
+        (b"{", "not a saved chat"),
+        (b"\xff\xfe\x00", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[1]", 'has no "format"'),
+        (b'{"format": "\\u001b[31m"}', "its format is"),
+        (b"9" * 5000, "not JSON"),
+    ],
+)
+def test_files_of_other_kinds(content: bytes, words: str) -> None:
+    Path("other.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"other\.json") as caught:
+        read_chat(Path("other.json"))
+    assert words in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("read", [read_chat, read_race])
+def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) -> None:
+    os.mkfifo("pipe.json")
+    Path("zeros.json").symlink_to("/dev/zero")
+    with Path("sparse.json").open("wb") as file:
+        file.truncate(10**11)
+    for name, words in (
+        ("pipe.json", "not a regular file"), ("zeros.json", "not a regular file"), ("sparse.json", "larger than 200 MB")
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=rf"Cannot read {name}: .*{words}"):
+            read(Path(name))
+
+
+@pytest.mark.parametrize("format", ["html", "md", "json"])
+@pytest.mark.parametrize("odd", [[], {"a": 1}, -1, 1e308, "\ud83d\0"], ids=str)
+def test_whatever_a_file_says_of_its_model_it_is_exported_again(odd: Any, format: str) -> None:
+    opened = chat()
+    opened.model = dict.fromkeys(("asked", "name", "backend", "device", "dtype", "parameters", "layers", "context"), odd)
+    opened.transcript.answers()[0].asked = {"model": "one"}
+    assert export_chat(opened, Path(f"chat.{format}"), look()).read_bytes()
+
+
+# Races as files
+
+
+DARK = load_themes()[0]["dark"]
+NASTY = "</span></script><script>alert(1)</script>\x1b[31m\u202e]]>\x00"
+
+
+def lane(method: str, counts: list[int], step_seconds: float, mark: Mark = "identical", **more: Any) -> RaceLane:
+    """A lane whose steps made so many tokens and took so long; the first step's text is hostile."""
+    answer = Answer(method, "identical")
+    for i, count in enumerate(counts):
+        answer.add(
+            StepRecord(method, list(range(count)), NASTY if i == 0 else f" word{i}", 6, count - 1, forward_seconds=step_seconds)
+        )
+    answer.figures.prefill_seconds = 0.5
+    answer.finish("eos")
+    answer.pieces = SomePieces({0: "a", 1: "b"})
+    return RaceLane(method, more.pop("settings", {}), answer, mark=mark, **more)
+
+
+def race() -> RaceRecord:
+    return RaceRecord(
+        f"Say it. {NASTY}",
+        "builtin",
+        [
+            lane("greedy", [1] * 12, 0.5, "reference"),
+            lane("lookup", [3, 3, 3, 3], 0.5, settings={"max_ngram": 3}),
+            lane("fusion", [6, 6], 0.6, "near tie", position=4, gap=0.00012),
+        ],
+        info={"name": "<b>builtin", "device": "cpu", "dtype": "float32"},
+        saved="2026-01-02T03:04:05",
+        version="0.1.0",
+    )
+
+
+def race_page(record: RaceRecord) -> str:
+    return "".join(race_chunks(record, "html", Look(DARK)))
+
+
+def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
+    first, second, third = photo_finish(race())
+    # Greedy decodes for 6 s, lookup for 2 s, fusion for 1.2 s.
+    assert [first.share, second.share, third.share] == pytest.approx([0.2, 0.6, 1.0])
+    assert second.speedup == pytest.approx(3.0)
+    assert third.mark == "≈ near tie"
+    assert third.where == "from token 5 on, gap 0.00012"
+
+
+def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
+    """A race that is over, and the rows of its photo finish on the screen."""
+    made = Race(
+        dialogue, "Hello", [{"role": "user", "content": "Hello"}], [RaceEntry("greedy"), RaceEntry("lookup"), RaceEntry("soft")]
+    )
+    dialogue.listener = made.handle
+    made.start()
+    run_lanes(engine, made, [(range(12), 1, 1.3), (range(12), 3, 0.433), ([0, 1, 2, 9, 9, 9], 2, 0.9)])
+    chart = PhotoFinish()
+    chart.rows = sorted(standings(made), key=lambda row: row.number)
+    return made, [row.plain for row in chart._table(160)[1:]]
+
+
+def test_a_page_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue, engine: Any) -> None:
+    made, rows = ran(dialogue, engine)
+    page = race_page(made.record())
+    for finish, row in zip(photo_finish(made.record()), rows, strict=True):
+        figures = [figure.partition(" tokens")[0] for figure in finish.figures]
+        assert set(figures) <= set(re.split(r"\s\s+", row)), "as on the screen"
+        assert all(re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", page) for figure in figures)
+    speeds = re.findall(r"([\d.,]+) tokens/s\b(?!tep)", page)
+    assert len(speeds) == 3, "one for each lane"
+
+
+def test_a_race_in_slow_motion_tells_passes_and_no_seconds() -> None:
+    page = race_page(replace(race(), slowed=True))
+    assert all(re.search(rf"(?<![\d.]){count}( passes|(</|<| \|))", page) for count in (12, 4, 2))
+    assert not re.search(r"\b(6\.50|2\.50|1\.70|6\.5|2\.5|1\.7) s\b", page)
+
+
+def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> None:
+    text = race_page(race())
+    page = Page(text)
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    policy = next(str(attrs["content"]) for _, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    assert f"script-src 'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+    assert "default-src 'none'" in policy
+    assert not [attrs for _, attrs in page.tags for key in attrs if key.startswith("on")]
+    # Without the script: no button, nothing hidden, the bars where they stood.
+    assert "button" not in {tag for tag, _ in page.tags}
+    assert not [attrs for _, attrs in page.tags if "later" in str(attrs.get("class"))]
+    widths = [str(attrs["style"]).split(";")[0] for _, attrs in page.tags if attrs.get("class") == "bar"]
+    assert widths == ["width: 20.0%", "width: 60.0%", "width: 100.0%"]
+    times = [int(str(attrs["data-t"])) for _, attrs in page.tags if "data-t" in attrs]
+    assert times[12:16] == [500, 1000, 1500, 2000]

@@ -16,10 +16,17 @@ from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
+from specchat.app.history.resume import continued, own_values
 from specchat.app.history.typed import NEW, Drafts, Typed
 from specchat.app.history.writing import ChatSnapshot, snapshot
-from specchat.engine.messages import PieceTable, Steps
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed
+from specchat.app.tui.actions.history import go_on
+from specchat.backends.base import Sampling
+from specchat.engine.messages import Failed, Load, PieceTable, Steps
+from specchat.engine.options import AnswerOptions
 
+from ...fakes.pilots import Make, chatting, settle
 from ..conftest import keep
 
 Say = Callable[..., None]
@@ -198,3 +205,218 @@ def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, di
     for name in ("history.db", "history.db-wal", "typing.lock"):
         assert stat.S_IMODE((file.parent / name).stat().st_mode) == 0o600
     assert sqlite3.connect(file).execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+# The ways that a chat went on are kept, found, and there again when it is opened
+
+
+def begin(dialogue: Dialogue, index: int) -> None:
+    transcript = dialogue.transcript
+    transcript.variants.begin(transcript.entries, index)
+
+
+def turn(dialogue: Dialogue, place: int, to: int) -> None:
+    transcript = dialogue.transcript
+    transcript.variants.turn(transcript.entries, place, to)
+
+
+def texts(transcript: Transcript) -> list[str]:
+    return [entry.text for entry in transcript.entries]
+
+
+def every_way(transcript: Transcript) -> list[list[str]]:
+    """The texts of every way that a chat went on, by turning every fork."""
+    found: list[list[str]] = []
+
+    def walk(index: int) -> None:
+        entries, variants = transcript.entries, transcript.variants
+        for place in range(index, len(entries) + 1):
+            fork = variants.at(entries, place)
+            if fork is not None and len(fork.ends) > 1:
+                for number in range(len(fork.ends)):
+                    variants.turn(entries, place, number)
+                    walk(place + 1)
+                return
+        found.append(texts(transcript))
+
+    walk(0)
+    return found
+
+
+@pytest.fixture
+def forked(dialogue: Dialogue, say: Say) -> Dialogue:
+    """First, answered twice, the second time followed by more; and First anew."""
+    say("First", "One.")
+    begin(dialogue, 1)
+    dialogue.ask_again({**dialogue.request(), "method": "greedy"})
+    return dialogue
+
+
+def finish(dialogue: Dialogue, engine: Any, make_steps: Any, text: str) -> None:
+    engine.begin()
+    engine.events.append(Steps(engine.asked.id, make_steps(text)))
+    engine.finish()
+    dialogue.drain()
+
+
+WAYS = [["First", "One."], ["First", "Once more.", "Second", "Two."], ["First!", "Anew."]]
+
+
+@pytest.fixture
+def many(forked: Dialogue, engine: Any, make_steps: Any, say: Say, recorder: Recorder) -> Dialogue:
+    keep(recorder, forked)
+    finish(forked, engine, make_steps, "Once more.")
+    keep(recorder, forked)
+    say("Second", "Two.")
+    keep(recorder, forked)
+    begin(forked, 0)
+    say("First!", "Anew.")
+    keep(recorder, forked)
+    return forked
+
+
+def test_every_way_comes_back(chats: Chats, many: Dialogue) -> None:
+    assert chats.count() == 1
+    opened = chats.open(1).transcript
+    assert texts(opened) == ["First!", "Anew."]
+    assert every_way(opened) == WAYS
+    assert every_way(many.transcript) == WAYS
+    answers = [entry for fork in opened.variants for end in fork.ends for entry in end if isinstance(entry, Answer)]
+    assert {(answer.asked["method"], answer.asked["sampling"]["seed"]) for answer in answers} == {("lookup", 0), ("greedy", 0)}
+    assert chats.newest()[0].answers == 1  # on the screen
+    assert [found.chat.id for text in ("Once", "Two.", "Anew") for found in chats.search(text)] == [
+        1,
+        1,
+        1,
+    ]  # what lies aside too
+
+
+def test_what_is_shown_is_what_was_shown_last(chats: Chats, recorder: Recorder, many: Dialogue) -> None:
+    turn(many, 0, 0)
+    keep(recorder, many)
+    assert texts(chats.open(1).transcript) == ["First", "Once more.", "Second", "Two."]
+    turn(many, 1, 0)
+    keep(recorder, many)
+    assert texts(chats.open(1).transcript) == ["First", "One."]
+    assert every_way(chats.open(1).transcript) == WAYS
+    assert chats.count() == 1
+    (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
+    assert entries == 7  # nothing is written twice
+
+
+def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, many: Dialogue, say: Say) -> None:
+    many.transcript = chats.open(1).transcript
+    turn(many, 0, 0)
+    keep(recorder, many)
+    begin(many, 2)
+    say("Third", "Three.")
+    keep(recorder, many)
+    assert chats.count() == 1
+    assert every_way(chats.open(1).transcript) == [
+        *(["First", "One."], ["First", "Once more.", "Second", "Two."]),
+        *(["First", "Once more.", "Third", "Three."], ["First!", "Anew."]),
+    ]
+
+
+def test_a_way_of_notices_alone_is_forgotten_in_place(chats: Chats, recorder: Recorder, many: Dialogue) -> None:
+    begin(many, 0)
+    many.notice("The draft model is missing.", "warning")
+    keep(recorder, many)
+    turn(many, 0, 0)
+    keep(recorder, many)
+    assert chats.count() == 1
+    assert every_way(chats.open(1).transcript) == WAYS
+
+
+def test_two_that_turn_the_same_chat_lose_nothing(
+    file: Path, chats: Chats, recorder: Recorder, many: Dialogue, say: Say
+) -> None:
+    mine = many.transcript
+    other = Recorder(file)
+    many.transcript = chats.open(1).transcript
+    turn(many, 0, 0)
+    keep(other, many)
+    many.transcript = mine
+    say("Meanwhile", "Something else.")
+    keep(recorder, many)
+    other.close()
+    assert every_way(chats.open(1).transcript) == WAYS
+    branch = next(row for row in chats.newest() if row.id != 1)
+    assert branch.parent == 1
+    assert every_way(chats.open(branch.id).transcript) == [*WAYS[:2], ["First!", "Anew.", "Meanwhile", "Something else."]]
+
+
+# A chat goes on with its own model, method and settings
+
+
+@pytest.fixture
+def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monkeypatch: Any, tmp_path: Path) -> Any:
+    """A chat with settings of its own, on a model of its own."""
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config"))
+    dialogue.settings = {"lookup": {"max_ngram": 4}}
+    dialogue.options = AnswerOptions(sampling=Sampling(temperature=0.8, seed=7), max_tokens=50, stop=("END",))
+    dialogue.model, dialogue.load = "/models/own", {"draft_model": ["/models/small", "/models/tiny"], "device": "cuda:3"}
+    say("Hello")
+    keep(recorder, dialogue)
+    return chats.open(chats.latest().id)
+
+
+def test_the_settings_of_a_chat_come_back(opened: Any) -> None:
+    settings = continued(Settings(), opened)
+    assert (settings.model, settings.draft_model) == ("/models/own", ("/models/small", "/models/tiny"))
+    assert settings.device == Settings().device
+    assert (settings.method, settings.methods) == ("lookup", {"lookup": {"max_ngram": 4}})
+    assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 7)
+    assert (settings.max_tokens, settings.stop) == (50, ("END",))
+
+
+def test_what_the_command_line_asks_for_goes_before_them(opened: Any) -> None:
+    given = {"model": "builtin", "sampling.seed": 3}
+    settings = continued(changed(Settings(), given), opened, given)
+    assert (settings.model, settings.draft_model) == ("builtin", ())
+    assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 3)
+
+
+def test_what_another_version_wrote_is_left_out(opened: Any) -> None:
+    opened.settings = {
+        "method": "telepathy",
+        "methods": {"lookup": {"max_ngram": "many", "depth": 2}},
+        "sampling": {"temperature": -1, "seed": 5, "mood": "good"},
+        "accept": ["exact"],
+        "stop": [""],
+        "max_tokens": 9,
+    }
+    assert own_values(opened) == {"sampling.seed": 5, "max_tokens": 9}
+
+
+async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Make, engine: Any) -> None:
+    async with chatting(make_chat(model="builtin"), engine) as (app, pilot):
+        app.show_chat(opened.transcript)
+        go_on(app, opened)
+        load = next(command for command in reversed(engine.sent) if isinstance(command, Load))
+        assert (load.model, load.drafts) == ("/models/own", ["/models/small", "/models/tiny"])
+        assert (app.dialogue.model, app.dialogue.phase) == ("/models/own", "loading")
+        assert app.dialogue.options.sampling.seed == 7
+        assert app.dialogue.settings == {"lookup": {"max_ngram": 4}}
+        engine.events.append(Failed(load.id, "user", "There is no model /models/own: name another."))
+        await settle(app, pilot)
+        assert (app.dialogue.model, app.dialogue.phase) == ("builtin", "ready")
+        told = [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice)]
+        assert told == ["There is no model /models/own: name another."]
+        assert app.dialogue.transcript.answers()[0].text  # the chat is there to read
+        assert app.dialogue.submit("And now?")
+
+
+def test_a_start_with_a_model_that_is_gone_takes_the_usual_one(engine: Any, dialogue: Dialogue) -> None:
+    dialogue = Dialogue(engine, "/models/own", dialogue.methods, "lookup", fallback=("builtin", {"device": "cpu"}))
+    engine.events.append(Failed(1, "user", "There is no model /models/own."))
+    dialogue.drain()
+    assert (dialogue.model, dialogue.phase) == ("builtin", "loading")
+    assert engine.sent[-1] == Load(engine.ids, "builtin", device="cpu")
+    assert [entry.text for entry in dialogue.transcript.entries] == [
+        "There is no model /models/own.",
+        "builtin is being loaded in its place.",
+    ]
+    engine.events.append(Failed(1, "user", "No luck."))
+    dialogue.drain()
+    assert dialogue.phase == "unloaded"

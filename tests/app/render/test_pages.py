@@ -12,17 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.chat.answer_json import answer_json
-from specchat.app.chat.entries import Answer, Figures
+from specchat.app.chat.entries import TELLING_STEPS, Answer, Figures
 from specchat.app.chat.methods import known_methods
 from specchat.app.chat.pieces import Pieces
+from specchat.app.render.blocks import TAIL, EntryBlock
 from specchat.app.render.method_page import method_lines
 from specchat.app.render.numbers_page import Curve, numbers_lines
+from specchat.app.render.runs import beside, outermost, place_of, run_at
+from specchat.app.render.thoughts import Thoughts
 from specchat.app.render.tree_page import tree_lines
+from specchat.app.render.verdict import against, verdict, verdict_lines, verdict_text
 from specchat.app.text.lines import StyledLine, length
 from specchat.engine.catalog import Totals
 from specchat.engine.messages import Finished, StepRecord
 
 from ...fakes.pilots import Make
+from ...fakes.thoughts import THOUGHT, thinking_steps
 
 
 def merged() -> list[StepRecord]:
@@ -216,3 +221,213 @@ def test_a_hopeless_token_has_no_bar(written: Make, vocabulary: list[str]) -> No
     rows = tree_lines(written(), 3, Pieces(vocabulary), 50, 30)
     bars = {part: row[-3][0] for row in rows for part, _ in row if part in ("␣about", "␣a")}
     assert bars == {"␣about": "", "␣a": "━╸"}
+
+
+# The sentence about an answer
+
+
+def answer_of(
+    *steps: tuple[str, int, int, int], plain: float = 0.0, reason: str = "eos", repeats: int = 1, contended: bool = False
+) -> Answer:
+    """An answer of steps of 10 ms: (method, tokens, drafted, accepted)."""
+    answer = Answer(steps[0][0] if steps else "greedy", "identical")
+    for method, tokens, drafted, accepted in steps * repeats:
+        answer.add(StepRecord(method, [1] * tokens, "x", drafted, accepted, 1 + drafted, 0.002, 0.007, 0.001))
+    count = len(steps) * repeats
+    answer.take(Finished(1, reason, "", 0.1, 0.1 + 0.01 * count, plain_seconds=plain, contended=contended))
+    return answer
+
+
+def said(answer: Answer) -> str:
+    return "".join(text for text, _ in verdict(answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (answer_of(("draft", 3, 4, 2), plain=0.01, repeats=30), "3.0× · 3.0 tokens a pass · 300 tokens/s · draft"),
+        (answer_of(("lookup", 1, 4, 0), plain=0.008, repeats=10), "0.80× · 1.0 tokens a pass · 100 tokens/s · lookup"),
+        (answer_of(("lookup", 1, 4, 0), plain=0.0098, repeats=10), "1.0× · 1.0 tokens a pass · 100 tokens/s · lookup"),
+        (
+            answer_of(("lookup", 1, 0, 0), plain=0.0098, repeats=10),
+            "1.0× · 1.0 tokens a pass · 100 tokens/s · lookup · nothing to guess from here",
+        ),
+        (answer_of(("draft", 3, 4, 2), repeats=30), "3.0 tokens a pass · 300 tokens/s · draft"),
+        (
+            answer_of(("draft", 3, 4, 2), repeats=30, contended=True),
+            "speedup unknown: the machine was busy · 3.0 tokens a pass · 300 tokens/s · draft",
+        ),
+        (answer_of(("greedy", 1, 0, 0), repeats=9), "1.0 tokens a pass · 100 tokens/s · greedy"),
+        (
+            answer_of(("recompute", 1, 0, 0), plain=0.0004, repeats=9),
+            "0.04× · 1.0 tokens a pass · 100 tokens/s · recompute · each pass reads the whole text again",
+        ),
+        (
+            answer_of(("draft", 3, 4, 2), plain=0.01, repeats=30, reason="cancelled"),
+            "Cancelled · 3.0× · 3.0 tokens a pass · 300 tokens/s · draft",
+        ),
+        (
+            answer_of(("greedy", 1, 0, 0), ("draft", 3, 4, 2), plain=0.01, repeats=20),
+            "2.0× · 2.0 tokens a pass · 200 tokens/s · greedy 1.0 → draft 3.0",
+        ),
+        (answer_of(reason="cancelled"), "Cancelled"),
+        (answer_of(), "Finished"),
+    ],
+)
+def test_the_line(answer: Answer, line: str) -> None:
+    assert said(answer) == line
+
+
+def test_a_ratio_needs_some_passes_and_a_plain_one_beside_them() -> None:
+    few = answer_of(("draft", 3, 4, 2), plain=0.01, repeats=TELLING_STEPS - 1)
+    assert said(few).startswith("3.0 tokens a pass")
+    assert said(answer_of(("draft", 3, 4, 2), plain=0.01, repeats=TELLING_STEPS)).startswith("3.0×")
+
+
+def test_a_pass_that_took_prompt_tokens_along_is_not_compared() -> None:
+    answer = Answer("draft", "identical")
+    answer.add(StepRecord("draft", [1] * 9, "x", 8, 8, 9, 0.0, 0.0001, 0.0, prefilled=90))
+    for _ in range(10):
+        answer.add(StepRecord("draft", [1, 2], "x", 1, 1, 2, 0.0, 0.01, 0.0))
+    answer.take(Finished(1, "eos", "", 0.1, 1.0, plain_seconds=0.01))
+    assert said(answer).startswith("2.0×")
+
+
+def test_it_takes_the_rows_it_needs_and_breaks_between_its_parts() -> None:
+    answer = answer_of(("greedy", 1, 0, 0), ("draft", 3, 4, 2), plain=0.01, repeats=20, reason="length")
+    assert verdict_text(answer) == "Token limit · 2.0× · 2.0 tokens a pass · 200 tokens/s · greedy 1.0 → draft 3.0"
+    assert verdict_text(answer, "small").endswith("draft 3.0 on small")
+    for cells in range(23, 90):
+        rows = ["".join(text for text, _ in row) for row in verdict_lines(answer, cells)]
+        assert max(map(len, rows)) <= cells
+        assert " · ".join(rows) == verdict_text(answer)
+    styles = [style for _, style in verdict_lines(answer, 200)[0]]
+    assert styles[::2] == ["warning", "success", "quiet", "quiet", "quiet"]
+
+
+def test_what_made_an_answer_slower_stands_below_it() -> None:
+    answer = answer_of(("lookup", 1, 4, 0), plain=0.005, repeats=30)
+    (plain,) = verdict_lines(answer, 200)
+    answer.held_back = "The text repeats little."
+    assert verdict_lines(answer, 200) == [plain, (("The text repeats little. /why says what would help.", "quiet"),)]
+    assert max(len("".join(text for text, _ in row)) for row in verdict_lines(answer, 20)) <= 20
+    assert "/why" not in verdict_text(answer)
+
+
+@pytest.mark.parametrize("ratio", [0.96, 1.04])
+def test_speeds_are_compared_to_two_digits(ratio: float) -> None:
+    assert against(ratio)[0] == "as fast as plain"
+    assert against(0.0004) == ("slower than plain (<0.01×)", "warning")
+    assert against(12.34) == ("12× faster than plain", "success")
+
+
+def test_a_draft_that_was_declined_is_not_nothing_to_guess_from() -> None:
+    answer = Answer("lookup", "identical")
+    for size in (2, 8):
+        answer.add(StepRecord("lookup", [1], "x", forward_seconds=0.01, declined=[size, 2.6 if size == 2 else 3.8]))
+    answer.take(Finished(1, "eos", "", 0.1, 1.0))
+    assert said(answer).endswith(" · lookup · declined: a pass of 8 costs 3.8 plain ones here")
+    assert answer.log.record(1).declined == [8, 3.8]
+    answer.add(StepRecord("lookup", [1, 2], "xy", 1, 1, 2))
+    assert "declined" not in said(answer).lower(), "what was tried once was not declined"
+
+
+# Rows of an answer with a thought: however it came and was opened and folded, the rows are the same
+
+
+TEXT = "It looks for the last few tokens earlier in the text.\n\nThat is all."
+
+
+def rows(block: EntryBlock) -> list[tuple[str, str]]:
+    return [(f"{row.kind}{'|' * row.thought}{row.sign}", row.text) for row in map(block.row, range(block.height))]
+
+
+def grown(steps: list[StepRecord], thoughts: Thoughts = "folded", reason: str | None = "eos") -> EntryBlock:
+    """A block that took in one step at a time; before each change rows were as they are said to have stayed."""
+    answer = Answer("lookup", "identical")
+    block = EntryBlock(answer, 40, thoughts=thoughts)
+    for step in steps:
+        before, versions = rows(block), [block.version(i) for i in range(block.height)]
+        answer.add(step)
+        first = block.update()
+        now = rows(block)
+        if first is not None:
+            assert now[:first] == before[:first]
+        for i, (old, new) in enumerate(zip(before, now, strict=False)):
+            assert old == new or versions[i] != block.version(i), "a row that changed is taken from the cache"
+    if reason is not None:
+        answer.finish(reason)
+        block.update()
+    return block
+
+
+def test_open_while_it_is_written_then_a_line() -> None:
+    steps = thinking_steps(THOUGHT, TEXT)
+    thought = [step for step in steps if step.spans[-1][0]]
+    writing = grown(thought, reason=None)
+    assert writing.row(0).text.startswith("Thinking ")
+    assert writing.text_rows == 1 + TAIL
+    assert all(writing.row(i).thought for i in range(1, 1 + TAIL))
+    assert writing.row(TAIL).last
+    done = grown(steps)
+    assert done.row(0).text.startswith("Thought for ")
+    assert done.row(0).sign == "▸"
+    assert [row[1] for row in rows(done)[1:4]] == ["It looks for the last few tokens earlier", "in the text.", ""]
+    done.fold(True)
+    shown = "".join(row.text for row in map(done.row, range(done.text_rows)) if row.thought)
+    assert shown.replace(" ", "") == THOUGHT.replace("\n", "").replace(" ", "")
+    assert done.opened
+    done.fold(False)
+    assert rows(done) == rows(grown(steps))
+
+
+@pytest.mark.parametrize("thoughts", ["open", "folded", "hidden"])
+@pytest.mark.parametrize("seed", range(8))
+def test_growing_equals_taking_in_at_once(thoughts: Thoughts, seed: int) -> None:
+    twice = thinking_steps("First.\nThen", "Well,", seed=seed) + thinking_steps(THOUGHT, TEXT, seed=seed + 1)
+    answer = Answer("lookup", "identical")
+    for step in twice:
+        answer.add(step)
+    answer.finish("eos")
+    at_once = EntryBlock(answer, 40, thoughts=thoughts)
+    at_once.update()
+    assert rows(grown(twice, thoughts)) == rows(at_once)
+    kinds = [kind for kind, _ in rows(at_once)]
+    assert kinds.count("thought▾") == (2 if thoughts == "open" else 0)
+    assert ("answer|" in kinds) == (thoughts == "open")
+
+
+def test_a_thought_that_is_not_closed_is_never_hidden() -> None:
+    steps = thinking_steps(THOUGHT, "", closed=False)
+    block = grown(steps, "hidden", "length")
+    assert block.row(0).text.startswith("Thought for ")
+    assert "s, not finished" in block.row(0).text
+    assert block.row(0).styles == ("warning",)
+    told = " ".join(row.text for row in map(block.row, range(block.height)) if row.kind == "figures")
+    assert "Token limit in the middle of the thought" in told
+
+
+def test_the_cursor_goes_where_runs_can_be_seen() -> None:
+    block = grown(thinking_steps(THOUGHT, TEXT))
+
+    def stops() -> list[int]:
+        out, spot = [], outermost([block], -1)
+        while spot is not None:
+            out.append(spot.run)
+            place = place_of(block, spot.run)
+            assert place is not None
+            if place.seen:
+                assert run_at(block, place.first, place.cell) == spot.run
+            spot = beside([block], spot, 1)
+        return out
+
+    folded = stops()
+    block.fold(True)
+    assert len(stops()) > len(folded) > 1
+    assert stops()[-len(folded) :] == folded
+
+
+def test_a_model_that_does_not_think_is_as_ever() -> None:
+    steps = [StepRecord("lookup", [1], "\n\n  Hello\n"), StepRecord("lookup", [2], "there", spans=[[0, 5, 1]])]
+    block = grown(steps)
+    assert [row[1] for row in rows(block)[:4]] == ["", "", "  Hello", "there"]

@@ -5,15 +5,24 @@ from __future__ import annotations
 import errno
 import os
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomlkit
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from specchat.app.settings import key_path as dotted
 from specchat.app.settings import locations
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import changed, save
-from specchat.app.settings.precedence import load_settings, read_settings
+from specchat.app.settings.file import changed, flat, read, save
+from specchat.app.settings.precedence import Layers, load_settings, method_changes, read_settings, with_given
+from specchat.app.settings.toml import leaves, line_numbers, line_of, parse, put
 from specchat.errors import UserError
+
+from ...cases import cases
 
 
 @pytest.fixture
@@ -163,3 +172,265 @@ def test_the_folder_or_the_file_can_be_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "other.toml"))
     assert locations.settings_file() == tmp_path / "other.toml"
     assert locations.config_folder() == tmp_path
+
+
+# Defaults per model: tables of the settings file, which `specchat tune` writes too
+
+
+NAME = "Qwen/Qwen3-0.6B"
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    return tmp_path / "settings.toml"
+
+
+def test_a_model_has_its_own_method_sampling_and_system_prompt(path: Path) -> None:
+    path.write_text(
+        f'method = "ngram"\n[sampling]\ntemperature = 0.2\n[models."{NAME}"]\nmethod = "lookup"\nsystem = "Be brief."\n'
+        f'[models."{NAME}".sampling]\ntemperature = 0.7\n[models."{NAME}".methods.lookup]\nnodes = 32\n'
+    )
+    settings = read_settings()
+    mine = with_given(settings, {"model": NAME}, {})
+    assert (mine.method, mine.system, mine.sampling.temperature) == ("lookup", "Be brief.", 0.7)
+    assert mine.methods == {"lookup": {"nodes": 32}}
+    other = with_given(settings, {"model": "other"}, {})
+    assert (other.method, other.system, other.sampling.temperature) == ("ngram", None, 0.2)
+    # What is given on the command line goes first.
+    given = with_given(settings, {"model": NAME, "method": "fusion", "sampling.temperature": 0.0}, {})
+    assert (given.method, given.sampling.temperature) == ("fusion", 0.0)
+    assert given.system == "Be brief."
+
+
+def test_what_tune_found_is_written_as_the_models_default_and_replaces_what_it_found_before(path: Path) -> None:
+    path.write_text(
+        f'method = "ngram" # mine\n\n[models."{NAME}"]\nmethod = "recycle"\n[models.builtin]\nmethod = "greedy"\n'
+        f'[models."{NAME}".methods.lookup]\nnodes = 8\nfloor = 0.3\n'
+    )
+    save(method_changes(NAME, "lookup", {"nodes": "32", "floor": "0.1"}))
+    text = path.read_text()
+    assert "# mine" in text
+    mine = with_given(read_settings(), {"model": NAME}, {})
+    assert mine.method == "lookup"
+    assert mine.methods["lookup"] == {"nodes": 32, "floor": 0.1}
+    save(method_changes(NAME, "lookup", {"variant": "reference"}))
+    assert with_given(read_settings(), {"model": NAME}, {}).methods["lookup"] == {"variant": "reference"}
+    assert with_given(read_settings(), {"model": "builtin"}, {}).method == "greedy"
+
+
+def test_a_folder_is_the_same_model_with_a_tilde_and_without(path: Path) -> None:
+    path.write_text('[models."~/models/small"]\nmethod = "greedy"\n')
+    found = read()
+    layers = Layers(found, model=str(Path("~/models/small").expanduser()))
+    assert layers.settings().method == "greedy"
+    assert layers.origin("method").said.endswith("line 2")
+
+
+@pytest.mark.parametrize("value", ["lokup", "lookup:nods=3", "lookup:nodes=x", 3])
+def test_what_is_no_method_is_refused(value: object) -> None:
+    with pytest.raises(UserError, match=r"models\.x\.method"):
+        changed(Settings(), {"models.x.method": value})
+
+
+def test_what_a_model_cannot_have_is_named_with_its_line_and_the_nearest(path: Path) -> None:
+    path.write_text('threads = 3\n[models.builtin]\nmethod = "greedy"\ntemprature = 1\ntheme = "dark"\n')
+    settings, sentence = load_settings()
+    assert settings.threads == 3
+    assert settings.method == "greedy"
+    assert sentence is not None
+    assert "line 4" in sentence
+    assert "did you mean sampling.temperature?" in sentence
+    assert "line 5" in sentence
+    assert "choose from method" in sentence
+
+
+# Servers in the settings: names, addresses, and where a key is, never the key
+
+
+FILE = """
+model = "work"
+[servers.work]
+url = "https://llm.example/v1"
+model = "big"
+key_env = "WORK_KEY"
+[servers.here]
+url = "http://localhost:8080"
+"""
+SERVERS = {
+    "work": {"url": "https://llm.example/v1", "model": "big", "key_env": "WORK_KEY"},
+    "here": {"url": "http://localhost:8080"},
+}
+
+
+def test_servers_are_read_and_go_with_every_load(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(FILE)
+    settings = read_settings(file)
+    assert settings.servers == SERVERS
+    assert settings.load_options()["servers"] == SERVERS
+    assert changed(Settings(), flat(settings)).servers == SERVERS
+
+
+def test_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    save({"servers.here.url": "http://localhost:8080"}, file)
+    assert file.read_text() == '[servers.here]\nurl = "http://localhost:8080"\n'
+    save({"servers.here.url": None}, file)
+    assert file.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('url = "ftp://localhost:8080"', "is not a server's address"),
+        ('url = "http://me:sk-secret@host"', "must not hold a name or password"),
+        ('key = "sk-secret"', "keys are never in the settings"),
+        ('key_env = "sk-secret"', "takes the name of an environment variable, not the key itself"),
+        ("model = 3", "servers.x.model takes a text in quotes"),
+        ('modle = "x"', "a server has no setting servers.x.modle: did you mean model?"),
+    ],
+)
+def test_what_is_wrong_is_said_without_its_value(tmp_path: Path, line: str, said: str) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(f"[servers.x]\n{line}\n")
+    settings, problem = load_settings(file)
+    assert problem is not None
+    assert said in problem
+    assert "line 2" in problem
+    assert "secret" not in problem
+    assert not settings.servers.get("x")
+
+
+def test_a_model_that_is_an_address_holds_no_password() -> None:
+    assert changed(Settings(), {"model": "http://host:8080/v1#name"}).model == "http://host:8080/v1#name"
+    for wrong in ("http://me:sk-secret@host", "http://"):
+        with pytest.raises(UserError) as caught:
+            changed(Settings(), {"model": wrong}, {"model": "--model"})
+        assert "secret" not in str(caught.value)
+
+
+# TOML files that people write: lines of keys, and changes that keep everything else
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+lines = texts | st.text(st.sampled_from("ab\n\"'\\#[]{}=, "), max_size=30)
+names = st.text(min_size=1, max_size=12).filter(lambda name: all(not 0xD800 <= ord(letter) < 0xE000 for letter in name))
+simple = (
+    st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.floats(allow_nan=False)
+    | lines
+    | st.lists(lines | st.integers(), max_size=3)
+)
+tables = st.dictionaries(
+    names, st.recursive(simple, lambda inner: st.dictionaries(names, inner, min_size=1, max_size=3), max_leaves=6), max_size=6
+)
+
+
+@given(st.lists(names, min_size=1, max_size=4))
+def test_a_key_in_parts_is_the_same_after_it_was_written(parts: list[str]) -> None:
+    assert dotted.split(dotted.join(parts)) == tuple(parts)
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("a.b", ("a", "b")),
+        ('models."Qwen/Qwen3-0.6B".method', ("models", "Qwen/Qwen3-0.6B", "method")),
+        ("models.'a b'.x", ("models", "a b", "x")),
+        (' a . "b" ', ("a", "b")),
+        ("a..b", ()),
+        ("", ()),
+        ('"a', ()),
+        ("'a", ()),
+        ('"a"b', ()),
+        ("a.", ()),
+    ],
+)
+def test_keys_are_read_as_toml_has_them(key: str, parts: tuple[str, ...]) -> None:
+    assert dotted.split(key) == parts
+
+
+@cases(100)
+@given(tables)
+@example({"a": 'x"""\n[b]\nc = 1\n', "b": {"c": ["[d]", "#"]}})
+@example({"a#b": {"c]": 1}})
+def test_every_key_is_found_on_its_line(table: dict[str, Any]) -> None:
+    text = "# first\n\n" + tomlkit.dumps(table)
+    found = line_numbers(text)
+    rows = text.split("\n")
+    for parts, _ in leaves(tomllib.loads(text), ()):
+        line = line_of(found, parts)
+        assert line, (parts, text)
+        # The part itself stands there, as it is or in quotes.
+        assert any(dotted.split(key)[-1:] == parts[-1:] for key in _keys(rows[line - 1])), (parts, rows[line - 1])
+
+
+def _keys(row: str) -> list[str]:
+    """What stands before each equals sign, and in the brackets of a table."""
+    cuts = [row[:at].strip() for at, letter in enumerate(row) if letter == "="]
+    return [*cuts, row.strip().strip("[]"), *(row.strip()[1:at] for at, letter in enumerate(row.strip()) if letter == "]")]
+
+
+SETTINGS = {
+    "theme": st.sampled_from(["dark", "light"]),
+    "max_tokens": st.integers(1, 9999),
+    "stop": st.lists(texts.filter(bool), max_size=3).map(tuple),
+    "system": lines,
+    "editor": texts,
+    "history": st.booleans(),
+    "sampling.temperature": st.floats(0, 9),
+    "sampling.top_k": st.integers(0, 99),
+    "sampling.top_p": st.floats(0.01, 1),
+    "keymap.next_method": st.sampled_from(["f12", "ctrl+n,f2"]),
+    "methods.lookup.max_ngram": st.integers(1, 4),
+    'models."a.b/c".system': lines,
+    'models."a.b/c".sampling.top_k': st.integers(0, 99),
+    "models.builtin.stop": st.lists(texts.filter(bool), max_size=2).map(tuple),
+    "models.builtin.methods.lookup.nodes": st.integers(1, 64),
+}
+changes = st.fixed_dictionaries({}, optional={key: st.none() | value for key, value in SETTINGS.items()})
+COMMENTED = """# my settings
+theme = "light"  # easier on the eyes
+
+# what I use at work
+[models."a.b/c"]
+system = "Be brief."
+[models."a.b/c".sampling]
+temperature = 0.7  # as its card says
+
+[sampling]
+# cool
+temperature = 0.1
+"""
+
+
+def test_a_key_that_is_taken_out_takes_its_empty_table_with_it() -> None:
+    document = tomlkit.parse("[a.b]\nc = 1\n[d]\ne = 1\n")
+    put(document, ("a", "b", "c"), None)
+    put(document, ("d", "x"), None)
+    put(document, ("nowhere", "x"), None)
+    assert tomlkit.dumps(document) == "[d]\ne = 1\n"
+
+
+def test_saving_is_refused_where_a_value_is_wrong_and_nothing_else_needs_to_be_right(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text('zzz = 1\ntheme = "dark"\n')
+    save({"threads": 3}, path)
+    assert read(path).values == {"theme": "dark", "threads": 3}
+    save({"zzz": None}, path)
+    assert read(path).problems == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 5000 + "]" * 5000, ".".join(["a"] * 4000) + " = 1"], ids=["lists", "a key of many parts"]
+)
+def test_a_file_that_is_nested_too_deeply_says_so(text: str) -> None:
+    with pytest.raises(UserError, match="nested too deeply"):
+        parse(text, "settings.toml")
+
+
+def test_a_number_that_python_does_not_read_is_named() -> None:
+    with pytest.raises(UserError, match="a number in it is too long"):
+        parse("a = " + "1" * 5000, "settings.toml")

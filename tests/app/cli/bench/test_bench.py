@@ -20,9 +20,11 @@ from specchat.app.cli.bench.lab import show_table
 from specchat.app.cli.bench.run import AVERAGED, headline, table
 from specchat.app.export.html import text
 from specchat.app.text.cells import width
+from specchat.backends.transcripts import scan_transcripts
 from specchat.errors import UserError
 
 from ....fakes.engines import paced, wait_until
+from ....fakes.model_servers import Pass, Written, llama_server, of_words, serving, text_only, vllm
 from ....fakes.records import recorded_model
 from ..conftest import Call
 
@@ -345,3 +347,207 @@ def test_a_pipe_gets_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == head
     assert len(lines) == 1 + len(rows)
+
+
+# `specchat replay`: from files to tables, with what is wrong in them named by line
+
+
+REPLAYED = "The quick brown fox jumps over the lazy dog while the small cat sleeps near the old warm stove in the kitchen. "
+
+
+@pytest.fixture
+def replay(call: Call) -> Run:
+    return lambda *args: subprocess.CompletedProcess(args, *call("replay", *args))
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    path = tmp_path / "answers.jsonl"
+    rows = [
+        {"prompt": f"Repeat: {REPLAYED}", "response": REPLAYED},
+        {"messages": [{"role": "user", "content": REPLAYED}, {"role": "assistant", "content": REPLAYED * 2}]},
+    ]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+def test_a_replay_scores_the_model_free_methods_and_names_bad_lines(records: Path, replay: Run) -> None:
+    with records.open("a") as file:
+        file.write('\nnot json\n{"prompt": 3}\n[]\n')
+    empty = records.with_name("empty.jsonl")
+    empty.touch()
+    done = replay(records, empty, "--json", "--methods", "greedy,lookup:nodes=8,lookup:nodes=16,lookup:variant=reference")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    rows = {row["method"]: row for row in report["results"]}
+    assert list(rows) == ["greedy", "lookup:nodes=8", "lookup:nodes=16", "lookup:variant=reference"]
+    assert rows["greedy"]["tokens_per_step"] == 1
+    assert 2 < rows["lookup:nodes=8"]["tokens_per_step"] < rows["lookup:nodes=16"]["tokens_per_step"]
+    for row in rows.values():
+        assert row["tokens"] == rows["greedy"]["tokens"]
+        assert {"method", "tokens", "steps", "tokens_per_step"} <= set(row)
+    assert {row[key] for row in rows.values() for key in ("measured_speedup", "tokens_per_second")} == {None}
+    assert report["transcripts"] == [str(records), str(empty)]
+    assert [f"line {n}" in problem for n, problem in zip((3, 4, 5), report["problems"], strict=False)] == [True] * 3
+    assert "empty.jsonl contains no records" in report["problems"][3]
+    assert "line 3" in done.stderr
+
+
+def test_every_model_free_method_is_replayed_and_tables_are_written(records: Path, tmp_path: Path, replay: Run) -> None:
+    done = replay(records, "--markdown", tmp_path / "t.md", "--limit", "1")
+    assert done.returncode == 0, done.stderr
+    for name in ("lookup", "ngram", "fusion"):
+        assert f"\n{name} " in done.stdout
+    assert "jacobi" not in done.stdout
+    assert "name a model with --model or --on-model" in done.stdout
+    assert (tmp_path / "t.md").read_text().startswith("| method | tokens a pass |")
+
+
+def test_a_model_runs_the_passes_and_the_record_decides(records: Path, replay: Run) -> None:
+    # The model, a recorded one too, was told other answers: the tokens must be those of the record that is replayed.
+    other = records.with_name("other.jsonl")
+    other.write_text(json.dumps({"prompt": "Who?", "response": "Nobody but the owl."}))
+    done = replay(records, "--model", f"recorded:{other}", "--methods", "lookup,jacobi", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    rows = {row["method"]: row for row in report["results"]}
+    assert list(rows) == ["greedy", "lookup", "jacobi"]
+    assert len({row["tokens"] for row in rows.values()}) == 1
+    assert rows["lookup"]["tokens_per_step"] > 2
+    speeds = [rows[name]["tokens_per_second"] for name in ("lookup", "greedy")]
+    assert rows["lookup"]["measured_speedup"] == pytest.approx(speeds[0] / speeds[1])
+    assert rows["lookup"]["speedup_low"] < rows["lookup"]["measured_speedup"] < rows["lookup"]["speedup_high"]
+    assert {"machine", "versions", "command"} <= set(report)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nowhere.jsonl"], "There is no file nowhere.jsonl"),
+        (["FILE", "--methods", "jacobi"], "The method jacobi cannot be replayed: it needs the model's other choices"),
+        (["FILE", "--methods", "lokup"], "did you mean lookup?"),
+        (["FILE", "--methods", "lookup:nodes"], "not a method with settings"),
+        (["FILE", "--on-model", "builtin", "--model", "builtin"], "leave out --model"),
+        (["FILE", "--on-model", "builtin", "--methods", "lookahead"], "needs the model's other choices"),
+        (["FILE", "--tokenizer", "nofolder"], "tokenizer.json"),
+    ],
+)
+def test_a_mistake_in_a_replay_is_one_sentence(records: Path, args: list[str], says: str, replay: Run) -> None:
+    done = replay(*(records if arg == "FILE" else arg for arg in args))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+
+
+def test_every_answer_of_a_chat_is_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    chat = [{"role": r, "content": c} for r, c in (("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "c"))]
+    path.write_text(json.dumps({"messages": chat, "response": "d", "finish_reason": "length"}) + "\n\n")
+    records, problems = scan_transcripts(path)
+    assert problems == []
+    assert [(r.response, len(r.messages), r.ended) for r in records] == [("b", 2, True), ("d", 4, False)]
+    assert records[1].prompt == "system: s\n\nuser: a\n\nassistant: b\n\nuser: c\n\nassistant: "
+
+
+# `specchat bench` with servers as the models
+
+
+FAST = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
+SLOW = Written(tuple(Pass((token,)) for one in FAST.passes for token in one.tokens), eos=False)
+"""The same tokens, a pass for each."""
+
+
+@pytest.fixture
+def bench(call: Call) -> Run:
+    """Runs a command: `bench`, if its first word is none."""
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        words = words if words[0] in ("bench", "tune") else ("bench", *words)
+        return subprocess.CompletedProcess([str(word) for word in words], *call(*words))
+
+    return run
+
+
+def test_a_server_against_a_plain_one(bench: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n\nthree\n")
+    record = tmp_path / "record.jsonl"
+    with (
+        serving("llama-server", llama_server(FAST)) as fast,
+        serving("llama-server", llama_server(SLOW), speculates=False) as slow,
+    ):
+        options = (tmp_path / "p.txt", "--model", fast.url, "--against", slow.url, "--rounds", 2, "--record", record)
+        done = bench(*options, "--json", "--markdown", tmp_path / "t.md")
+        again = bench(*options, "--resume")
+        asked = [body for path, _, body in fast.asked if path == "/v1/chat/completions"]
+        answered = len(asked)
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["servers"] == {"plain": slow.url, "ngram-simple": fast.url}
+    plain, speculating = report["results"]
+    count = sum(FAST.lengths)
+    assert {name: plain[name] for name in ("method", "speedup", "tokens_per_step", "acceptance_rate", "identical")} == {
+        "method": "plain",
+        "speedup": 1.0,
+        "tokens_per_step": 1.0,
+        "acceptance_rate": None,
+        "identical": 3,
+    }
+    assert speculating["tokens_per_step"] == count / len(FAST.lengths)
+    assert speculating["acceptance_rate"] == FAST.accepted / FAST.drafted
+    assert speculating["certainty"] == {"exact": 3}
+    assert (speculating["identical"], speculating["pairs"]) == (3, 6)
+    # By the server's own clock: 31.5 ms for the prompt, then 1.25 ms a pass.
+    slow_seconds, fast_seconds = (31.5 + 0.001 + 1.25 * (len(each.lengths) - 1) for each in (SLOW, FAST))
+    assert speculating["speedup"] == pytest.approx(slow_seconds / fast_seconds)
+    # It reads every prompt anew; the prompts are asked for in both rounds, after one question what it is and a warm-up.
+    assert all(body["cache_prompt"] is False and body["temperature"] == 0 for body in asked)
+    assert answered == (1 + 1 + 6) + 1, "the run that was gone on with asks only what it is"
+    assert "| exact |" in (tmp_path / "t.md").read_text()
+    head, *_ = [line for line in again.stdout.splitlines() if line.startswith("category")]
+    assert "passes" in head
+    assert "forward" not in head
+    rows = [json.loads(line) for line in record.read_text().splitlines()[1:]]
+    assert {row["text"] for row in rows} == {FAST.text}
+    assert rows[0]["messages"][-1]["role"] == "user"
+
+
+def test_alone_it_has_no_speedup_and_ids_are_kept(bench: Run, tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
+    with serving("vLLM", vllm(FAST, merged=[2])) as fake:
+        report = json.loads(bench(tmp_path / "p.txt", "--model", fake.url, "--json", "--record", record).stdout)
+        salts = {body["cache_salt"] for _, _, body in fake.asked if body}
+        assert len(salts) == len([body for _, _, body in fake.asked if body])
+    (row,) = report["results"]
+    assert (row["method"], row["speedup"], row["identical"]) == ("speculation K=10", None, None)
+    assert row["certainty"] == {"unknown": 2}
+    _, *rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert rows[0]["token_ids"] == list(range(100, 114))
+    assert rows[0]["prompt_ids"] == list(range(13))
+
+
+def test_passes_that_are_not_told_are_not_counted(bench: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
+    with serving(stream=text_only(FAST)) as fake:
+        done = bench(tmp_path / "p.txt", "--model", f"{fake.url}#small")
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.splitlines() if line.startswith("prompts"))
+    assert line.split()[3:8] == ["–"] * 5
+    assert line.split()[-1] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--methods", "lookup"], "Leave out --methods"),
+        (["--clock", "cpu"], "Leave out --clock"),
+        (["--against", "transformers"], "A server is compared with servers"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused_before_it_is_asked(bench: Run, words: list[str], sentence: str) -> None:
+    done = bench("--model", "http://localhost:9", *words)
+    assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+
+
+def test_a_server_is_not_tuned(bench: Run) -> None:
+    done = bench("tune", "--model", "http://localhost:9")
+    assert (done.returncode, "compare two servers with `bench --against`" in done.stderr) == (2, True), done.stderr

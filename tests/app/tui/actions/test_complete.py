@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from textual.widgets import OptionList
 
-from specchat.app.chat.methods import Method
+from specchat.app.chat.methods import Method, known_methods
+from specchat.app.race.entry import RaceEntry
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import SAMPLING
+from specchat.app.settings.keymap import ALL, GROUPS, display, spell
 from specchat.app.tui.actions import complete
 from specchat.app.tui.actions.complete import KnownNames, completions, line, quoted
 from specchat.app.tui.actions.settings import set_now
-from specchat.app.tui.actions.table import COMMANDS, parse
+from specchat.app.tui.actions.table import COMMANDS, PAGE, page, parse
+from specchat.app.tui.chat.header import ChatHeader
 from specchat.app.tui.composer.completion import Completion
+from specchat.app.tui.race.screen import RaceScreen
+from specchat.app.tui.transcript.markdown_rows import as_markdown
+from specchat.engine.messages import Finished, Generate, Loaded, StepRecord
+from specchat.errors import UserError
 
-from ....fakes.pilots import Make, chatting, settle
+from ....fakes.pilots import Make, ask, chatting, settle, shown
 
 SIZE = (90, 26)
 
@@ -205,3 +215,150 @@ async def test_every_action_has_its_function(make_chat: Make) -> None:
 
 def test_set_completes_what_it_takes(make_chat: Make) -> None:
     assert set(set_now(make_chat().settings)) >= {*SAMPLING, "accept", "max_tokens", "stop", "system"}
+
+
+# docs/keys.md says what the tables say, and keys are spelled as people write them
+
+
+def test_the_page_is_what_the_tables_make_it() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python -m specchat.app.tui.actions.table"
+
+
+def test_every_key_and_command_is_on_it() -> None:
+    text = page()
+    for key in ALL:
+        assert f"`{key.id}`" in text
+    for command in COMMANDS:
+        assert f"`/{command.command}" in text
+    for row in text.splitlines():
+        if row.startswith("|"):
+            assert row.replace("\\|", "").count("|") in (3, 4, 7), row
+
+
+def test_ids_are_unique_and_every_group_is_told() -> None:
+    assert len({key.id for key in ALL}) == len(ALL) == sum(len(keys) for keys in GROUPS.values())
+
+
+@pytest.mark.parametrize(
+    ("keys", "spelled", "first"),
+    [
+        ("ctrl+n", "ctrl+n", "^n"),
+        ("f3,ctrl+t", "F3 · ctrl+t", "F3"),
+        ("alt+equals_sign", "alt+=", "alt+="),
+        ("ctrl+down,alt+minus", "ctrl+down · alt+-", "ctrl+down"),
+        ("plus,a,equals_sign", "+ · a · =", "+"),
+        ("escape", "esc", "esc"),
+        ("alt+left,alt+comma", "alt+left · alt+,", "alt+left"),
+        ("ctrl+pageup", "ctrl+pgup", "ctrl+pgup"),
+        ("up", "↑", "↑"),
+        ("shift+f3", "shift+F3", "shift+F3"),
+        ("f", "f", "f"),
+    ],
+)
+def test_keys_are_spelled_as_people_write_them(keys: str, spelled: str, first: str) -> None:
+    assert spell(keys) == spelled
+    assert display(keys) == first
+
+
+def test_no_internal_name_of_a_key_is_shown() -> None:
+    for key in ALL:
+        assert "_" not in spell(key.keys), key.id
+
+
+# /schema: what answers must match, told in the header and below the answer
+
+
+SCHEMA = {"title": "Person", "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+async def test_a_schema_is_asked_with_shown_and_taken_back(make_chat: Callable[..., Any], engine: Any, tmp_path: Path) -> None:
+    file = tmp_path / "person.json"
+    file.write_text(json.dumps(SCHEMA), encoding="utf-8")
+    async with chatting(make_chat(), engine, size=(110, 26)) as (app, pilot):
+        with pytest.raises(UserError, match=r"/schema: The schema is not JSON \(line 1, column 2"):
+            app.actions.command("/schema {'no': 1}")
+        app.actions.command(f"/schema {file}")
+        await settle(app, pilot)
+        header = app.chat_screen.query_one(ChatHeader)
+        header.update()
+        assert "{} Person" in header.render().plain
+        steps = [
+            StepRecord("lookup", [1, 2, 3], '{"name": "', nodes=0, grammar=3),
+            StepRecord("lookup", [4], "Anna", nodes=4),
+            StepRecord("lookup", [5, 6], '"}', nodes=0, grammar=2),
+        ]
+        await ask(pilot, engine, "Who?", steps, finish=False)
+        asked = next(command for command in reversed(engine.sent) if isinstance(command, Generate))
+        assert asked.constraint == {"kind": "json_schema", "text": json.dumps(SCHEMA)}
+        engine.events.append(Finished(asked.id, "eos", "", 0.1, 1.0, valid=True))
+        await settle(app, pilot)
+        assert "✓" in shown(app)
+        assert "the grammar wrote 5 of 6 tokens" in " ".join(shown(app).split())
+        answer = app.dialogue.transcript.answers()[-1]
+        assert answer.figures.tokens_per_step == 6
+        assert answer.figures.own_tokens_per_step == 1
+        assert as_markdown(answer) == '~~~~~~json\n{\n  "name": "Anna"\n}\n~~~~~~'
+        app.actions.command("/schema")
+        assert app.recent[-1].message == "Answers match Person: name. /schema off ends it."
+        app.actions.command("/schema off")
+        header.update()
+        assert "Person" not in header.render().plain
+        assert app.dialogue.options.constraint is None
+
+
+async def test_a_regex_takes_the_place_of_a_schema(make_chat: Callable[..., Any], engine: Any) -> None:
+    app = make_chat(json_object=True)
+    async with app.run_test():
+        assert app.dialogue.options.constraint == {"kind": "json_object", "text": ""}
+        app.actions.command("/schema regex [a-c]+ x")
+        assert app.dialogue.options.constraint == {"kind": "regex", "text": "[a-c]+ x"}
+        app.actions.command("/schema json")
+        assert app.dialogue.options.constraint == {"kind": "json_object", "text": ""}
+
+
+# A chat with a server: its method and one line about ours in the menus, races from it, and its models' names with spaces
+
+
+HERE, THERE = "http://a:1", "http://b:2"
+
+
+async def served(pilot: Any, engine: Any, method: str) -> None:
+    """The chat's model is on a server that decodes with this."""
+    await pilot.pause()
+    dialogue = pilot.app.dialogue
+    dialogue.model, dialogue.methods = HERE, known_methods()
+    told = {"engine": "vLLM", "method": method}
+    reasons = dict.fromkeys(known_methods(), "a:1 decodes, and it decides how.")
+    engine.events.append(Loaded(1, {"name": "m", "backend": "server", "device": "vLLM at a:1", "server": told}, reasons))
+    await settle(pilot.app, pilot)
+
+
+@pytest.mark.parametrize("key", ["f2", "f5"])
+async def test_our_methods_are_one_line(make_chat: Make, engine: Any, key: str) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await served(pilot, engine, "ngram K=10")
+        pilot.app.chat_screen.input.put("Say it.")
+        await pilot.press(key)
+        listed = pilot.app.screen.query_one(OptionList)
+        rows = [str(listed.get_option_at_index(i).prompt) for i in range(listed.option_count)]
+    assert len([row for row in rows if "decides how" in row]) == 1
+    assert len(rows) == (3 if key == "f2" else 2), rows
+
+
+@pytest.mark.parametrize(
+    ("line", "method", "entries"),
+    [
+        (f"/race greedy@{HERE} greedy@{THERE} : Hi", "server", [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
+        (f"/race greedy greedy@{THERE} : Hi", "server", [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
+        (f"/race lookup@{HERE} greedy@{HERE} : Hi", "x K=1", [RaceEntry("x K=1"), RaceEntry("x K=1")]),
+        (f"/race greedy@{THERE} : Hi", "server", [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
+    ],
+)
+async def test_a_race_from_a_server(make_chat: Make, engine: Any, line: str, method: str, entries: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await served(pilot, engine, method)
+        pilot.app.actions.command(line)
+        await pilot.pause()
+        screen = pilot.app.screen
+        assert isinstance(screen, RaceScreen)
+        assert [racer.entry for racer in screen.race.racers] == entries

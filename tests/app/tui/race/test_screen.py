@@ -3,46 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.widgets import OptionList
 
 from specchat.app.chat.methods import known_methods
+from specchat.app.race import choices as race_choices
+from specchat.app.race.choices import ModelChoice
 from specchat.app.race.entry import RaceEntry
+from specchat.app.saved.race_json import race_json
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed
+from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
+from specchat.app.tui.race.model import RaceModel
 from specchat.app.tui.race.photo_finish import PhotoFinish, headline, too_close
 from specchat.app.tui.race.screen import RaceScreen
-from specchat.app.tui.race.setup import RaceSetup
+from specchat.app.tui.race.setup import LanePick, RaceSetup
 from specchat.app.tui.race.state import LaneFigures
+from specchat.engine.client import EngineClient
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
+    Failed,
     Finished,
     GapMeasured,
+    Generate,
+    LoadedSecondary,
+    Loading,
+    LoadSecondary,
     MeasureGap,
     Pace,
     Pause,
     Prefilling,
     StepRecord,
     Steps,
+    UnloadSecondary,
 )
 
-from ....fakes.pilots import Make, command, loaded, settle, toasts, until
+from ....cases import FULL
+from ....fakes.models.llama_tiny import needs_llama
+from ....fakes.pilots import Make, chatting, command, loaded, settle, toasts, until, worked
 from ....fakes.races import asked, begin, finish, records, write
-from ...conftest import steps
+from ....fakes.races import run as run_lanes
+from ...conftest import INFO, steps
 
 pytestmark = pytest.mark.usefixtures("still")
 
 
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing pulses, and figures are drawn with the text."""
+    """Stop what pulses, draw figures with the text, and offer CHOICES as models."""
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
     monkeypatch.setattr(race_screen, "FIGURES_SECONDS", 0.0)
+    monkeypatch.setattr(race_choices, "look", lambda *_: list(CHOICES))
 
 
 async def load(pilot: Any, engine: Any) -> None:
@@ -381,3 +400,241 @@ async def test_a_resize_may_reach_the_setup_after_it_is_left(make_chat: Make, en
         await pilot.press("escape")
         await until(pilot, lambda: not setup.is_attached)
         setup.on_resize()
+
+
+# Races of several models on the screen: choosing models, loading them, figures in characters, and what it looks like
+
+
+SMALL = ModelChoice("models/small-Q4_0.gguf", "", "small-Q4_0.gguf", "llama.cpp · Q4_0 · 3.9 MB", "This folder")
+CHOICES = [
+    ModelChoice("builtin", "llama.cpp", "builtin", "llama.cpp · Q8_0 · 7.3 MB", "Built-in"),
+    SMALL,
+    ModelChoice("Qwen/Qwen3-0.6B", "", "Qwen/Qwen3-0.6B", "transformers · BF16 · 1.2 GB", "Hugging Face cache"),
+    ModelChoice(
+        "broken.gguf", "", "broken.gguf", "llama.cpp", "This folder", "broken.gguf is not a GGUF file. Download it again."
+    ),
+]
+
+
+def loads(engine: Any) -> list[LoadSecondary]:
+    return [command for command in engine.sent if isinstance(command, LoadSecondary)]
+
+
+def have(engine: Any, tokenizer: str = "other") -> None:
+    """The last model that was asked for is loaded."""
+    command = loads(engine)[-1]
+    info = {**INFO, "name": command.model, "backend": "llama.cpp", "dtype": "Q4_0"}
+    engine.events.append(LoadedSecondary(command.id, command.key, info, {"lookup": "No drafts."}, tokenizer, "same"))
+
+
+async def race_of_models(pilot: Any, engine: Any, end: bool = False, tokenizer: str = "other") -> RaceScreen:
+    """Greedy and lookup on the chat's model against greedy on a small one, which writes less."""
+    screen = await race(pilot, engine, "/race greedy lookup greedy@models/small-Q4_0.gguf : Say it.")
+    have(engine, tokenizer)
+    lanes = [numbered("greedy", False), numbered("lookup", True), numbered("greedy", True, seed=3)[:12]]
+    for i, lane in enumerate(lanes):
+        id = begin(engine, i)
+        share = len(lane) if end else (len(lane) // 4, len(lane) * 2 // 3, len(lane))[i]
+        engine.events += [Prefilling(id, 30, 30, 0.12), Steps(id, lane[:share])]
+        if end:
+            engine.events.append(Finished(id, "eos", "\n", 0.12, 0.12 + (0.031, 0.031, 0.011)[i] * len(lane)))
+    await take(pilot)
+    return screen
+
+
+async def choose(pilot: Any) -> RaceModel:
+    """The list of models is there."""
+    await worked(pilot)
+    screen = pilot.app.screen
+    assert isinstance(screen, RaceModel)
+    return screen
+
+
+async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5")
+        setup = pilot.app.screen
+        assert isinstance(setup, RaceSetup)
+        await pilot.press("2", "home", "m")  # greedy alone, then greedy on …
+        menu = await choose(pilot)
+        assert menu.listed.items[0].title == "builtin"
+        await pilot.press("down", "down", "enter")
+        assert setup.lanes == [LanePick("greedy"), LanePick("greedy", SMALL)]
+        await pilot.press("m")
+        menu = await choose(pilot)
+        assert menu._taken == {"", SMALL.key}
+        await pilot.press("down", "down", "enter")  # out again
+        assert setup.lanes == [LanePick("greedy")]
+        await pilot.press("m")
+        await choose(pilot)
+        await pilot.press("escape", "m")
+        await choose(pilot)
+        await pilot.press("down", "enter", "enter")
+        await pilot.pause()
+        screen = pilot.app.screen
+        assert isinstance(screen, RaceScreen)
+        assert [racer.entry for racer in screen.race.racers] == [
+            RaceEntry("greedy"),
+            RaceEntry("greedy", model="builtin", backend="llama.cpp"),
+        ]
+        assert loads(engine)[0].options["backend"] == "llama.cpp"
+
+
+LINES = [
+    ("/race greedy greedy@a/b:Q4_0 : Hi", [RaceEntry("greedy"), RaceEntry("greedy", model="a/b:Q4_0")]),
+    ("/race greedy@x.gguf : Hi", [RaceEntry("greedy"), RaceEntry("greedy", model="x.gguf")]),
+    (
+        "/race greedy@llama.cpp greedy@transformers",
+        [RaceEntry("greedy", model="builtin", backend="llama.cpp"), RaceEntry("greedy")],
+    ),
+    ("/race lookup@x max_ngram=4 greedy", [RaceEntry("lookup", {"max_ngram": "4"}, "x"), RaceEntry("greedy")]),
+    ("/race recompute@x greedy", [RaceEntry("recompute", model="x"), RaceEntry("greedy")]),
+    ('/race greedy greedy@"my models/x y.gguf"', [RaceEntry("greedy"), RaceEntry("greedy", model="my models/x y.gguf")]),
+]
+
+
+async def test_the_command_takes_models(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        for line, entries in LINES:
+            screen = await race(pilot, engine, line)
+            assert [racer.entry for racer in screen.race.racers] == entries
+            await pilot.press("escape", "escape")
+            await pilot.pause()
+
+
+async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine, "/race greedy greedy@models/small-Q4_0.gguf : Hi")
+        engine.events.append(Loading(loads(engine)[0].id, "weights", 1, 4))
+        await take(pilot)
+        assert "loading the weights 25%" in pane_text(screen, 1)
+        assert "waiting for a model" in pane_text(screen, 0)
+        assert "loading" in screen._header.state[0]
+        await pilot.press("escape")
+        assert Cancel(loads(engine)[0].id) in engine.sent
+        engine.events.append(Failed(loads(engine)[0].id, "cancelled", "Loading it was cancelled."))
+        for i in range(2):
+            engine.events.append(Finished(asked(engine, i).id, "cancelled", "", 0, 0))
+        await take(pilot)
+        assert "stopped" in pane_text(screen, 1) or "cancelled" in pane_text(screen, 1)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert pilot.app.screen is pilot.app.chat_screen
+        assert UnloadSecondary("models/small-Q4_0.gguf") in engine.sent
+
+
+def test_models(picture: Make, engine: Any) -> None:
+    async def before(pilot: Any) -> None:
+        await load(pilot, engine)
+        await pilot.press("f5", "m")
+        await choose(pilot)
+        await pilot.press("down", "down")
+
+    assert picture(before)
+
+
+@pytest.mark.parametrize("end", [False, True], ids=["racing", "finish"])
+def test_race_of_models(picture: Make, engine: Any, end: bool) -> None:
+    async def before(pilot: Any) -> None:
+        await race_of_models(pilot, engine, end)
+        await pilot.pause()
+
+    assert picture(before)
+
+
+# Races on the screen with the real engine and the built-in model
+
+
+FOUR = ["greedy", "eagle", "draft", "fusion"]
+DRAFTERS = ("builtin-draft", "builtin-eagle")
+
+
+async def choose_lanes(pilot: Any, wanted: list[str]) -> None:
+    """Have these methods race, in this order, by their keys."""
+    setup = pilot.app.screen
+    assert isinstance(setup, RaceSetup)
+    await pilot.press("end", "space")  # more methods
+    ids = [item.id for item in setup._items]
+    for name in (*setup.chosen, *wanted):  # out, then in
+        setup.action_pick(ids.index(name))
+    await pilot.pause()
+    assert setup.chosen == wanted
+
+
+@pytest.mark.parametrize(
+    ("backend", "drafts"),
+    [
+        pytest.param("llama.cpp", (), marks=needs_llama),  # the built-in model brings both along
+        *([("transformers", ()), ("transformers", DRAFTERS)] if FULL else []),
+        *([pytest.param("llama.cpp", DRAFTERS, marks=needs_llama)] if FULL else []),
+    ],
+)
+async def test_a_head_a_draft_model_fusion_and_plain_decoding_race(
+    backend: str, drafts: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    with EngineClient() as client:
+        options = {"draft_model": drafts} if drafts else {}
+        client.load("builtin", device="cpu", backend=backend, **options)
+        app = SpecchatApp(changed(Settings(), {"max_tokens": 48, "draft_model": drafts}), client)
+        async with app.run_test(size=(150, 40)) as pilot:
+            await until(pilot, lambda: app.dialogue.phase == "ready")
+            assert app.dialogue.info["backend"] == backend
+            app.chat_screen.input.put("Tell me a story about a fox.")
+            await pilot.press("f5")
+            await choose_lanes(pilot, FOUR)
+            await pilot.press("enter")
+            screen = app.screen
+            assert isinstance(screen, RaceScreen)
+            race = screen.race
+            await until(pilot, lambda: not race.running and not any(racer.judging for racer in race.racers))
+            assert [racer.entry.method for racer in race.racers] == FOUR
+            assert [racer.error for racer in race.racers] == [""] * 4
+            assert [race.mark(racer) for racer in race.racers] == ["reference", *["identical"] * 3]
+            assert len({racer.answer.text for racer in race.racers}) == 1
+            assert len(race.racers[0].tokens) > 16
+            passes = [racer.answer.figures.steps for racer in race.racers]
+            assert max(passes[1:]) < passes[0], "every drafter saves passes"
+            assert len({pane.region.y for pane in screen.panes}) == 1, "side by side"
+
+
+# Races out of files are opened again as they ended
+
+
+LANES = [(range(24), 1, 2.0), (range(24), 3, 0.9), ([*range(20), 90, 91, 92, 93], 4, 0.7)]
+
+
+async def test_a_race_out_of_a_file_opens_and_can_be_run_again(make_kept: Make, engine: Any, tmp_path: Path) -> None:
+    async with chatting(make_kept(), size=(110, 34)) as (app, pilot):
+        await pilot.pause()
+        engine.loaded()
+        app.take_events()
+        app.actions.command("/race greedy lookup soft : Say it.")
+        await pilot.pause()
+        race = app.races.screen.race
+        run_lanes(engine, race, LANES)
+        app.take_events()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not app.dialogue.transcript.entries, "a race leaves the chat as it is"
+        file = tmp_path / "race.json"
+        file.write_text("".join(race_json(race.record())))
+        app.actions.command(f"/open {file}")
+        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+        assert [(pane.foot.state.name, pane.foot.state.mark) for pane in app.screen.panes] == [
+            ("greedy", "reference for the others"),
+            ("lookup", "identical"),
+            ("soft", "lossy from token 21"),
+        ]
+        assert "".join(race_json(app.screen.race.record())) == file.read_text()
+        await pilot.press("r")
+        again = [command for command in engine.sent if isinstance(command, Generate)][-3:]
+        assert [command.method for command in again] == ["greedy", "lookup", "soft"]
+        assert again[0].messages == [{"role": "user", "content": "Say it."}]
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.screen is app.chat_screen)
+        assert not app.dialogue.transcript.entries
+        file.write_text(file.read_text().replace('"lanes": [', '"lanes": [], "others": ['))
+        app.actions.command(f"/open {file}")
+        await until(pilot, lambda: "race.json cannot be opened: it has 0 lanes" in toasts(app))
