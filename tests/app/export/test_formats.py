@@ -439,6 +439,7 @@ def spoilt(change: Callable[[Any], None]) -> str:
         (lambda d: d["entries"][1]["figures"].pop("tokens"), "entries[1].figures.tokens is missing"),
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_what_is_wrong_in_a_file_is_named(change: Callable[[Any], None], words: str) -> None:
     said = spoilt(change)
     assert words in said
@@ -458,6 +459,7 @@ def test_what_is_wrong_in_a_file_is_named(change: Callable[[Any], None], words: 
         (b"9" * 5000, "not JSON"),
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_files_of_other_kinds(content: bytes, words: str) -> None:
     Path("other.json").write_bytes(content)
     with pytest.raises(UserError, match=r"other\.json") as caught:
@@ -467,6 +469,7 @@ def test_files_of_other_kinds(content: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize("read", [read_chat, read_race])
+@pytest.mark.usefixtures("here")
 def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) -> None:
     os.mkfifo("pipe.json")
     Path("zeros.json").symlink_to("/dev/zero")
@@ -481,6 +484,7 @@ def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) ->
 
 @pytest.mark.parametrize("format", ["html", "md", "json"])
 @pytest.mark.parametrize("odd", [[], {"a": 1}, -1, 1e308, "\ud83d\0"], ids=str)
+@pytest.mark.usefixtures("here")
 def test_whatever_a_file_says_of_its_model_it_is_exported_again(odd: Any, format: str) -> None:
     opened = chat()
     opened.model = dict.fromkeys(("asked", "name", "backend", "device", "dtype", "parameters", "layers", "context"), odd)
