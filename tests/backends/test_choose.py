@@ -26,8 +26,8 @@ from transformers import (
 )
 
 import specchat.backends.choose as module
+from specchat.backends import Sampling
 from specchat.backends import sampling as numbers
-from specchat.backends.base import Sampling
 from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, uniform, warp
 from specchat.backends.scores import TorchScores
 

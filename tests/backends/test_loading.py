@@ -3,9 +3,7 @@ in."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import wraps
@@ -17,10 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
-from transformers.utils.import_utils import is_kernels_available
 
-from specchat.backends import Cancelled, LoadOptions, UserError, load_model
-from specchat.backends.base import ROOT
+from specchat.backends import ROOT, Cancelled, LoadOptions, UserError, load_model
 from specchat.backends.hf import model as room
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import BFLOAT16, load_transformers
@@ -38,12 +34,6 @@ from ..fakes.models.tiny import CONTEXT, VOCAB, reference, tiny_folder, tiny_mod
 def folder(tmp_path: Path) -> Path:
     """A tiny model's folder to break."""
     return Path(shutil.copytree(tiny_folder("llama"), tmp_path / "model"))
-
-
-def edit(folder: Path, **values: Any) -> None:
-    """Change config.json."""
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
 def load(folder: Path, **options: Any) -> Any:
@@ -146,84 +136,6 @@ def test_dtype_context_and_threads_are_taken(folder: Path) -> None:
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
-
-
-def truncate(folder: Path) -> None:
-    file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-
-
-def pickle(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02.")
-
-
-def no_tokenizer(folder: Path) -> None:
-    for file in folder.glob("*token*"):
-        file.unlink()
-
-
-def half(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    file = folder / "model.safetensors"
-    tensors = load_file(file)
-    del tensors["model.layers.1.mlp.up_proj.weight"]
-    save_file(tensors, file, {"format": "pt"})
-
-
-def shard_missing(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    index = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
-def empty(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
-BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "nothing there": (shutil.rmtree, "There is no folder"),
-    "empty folder": (empty, "is empty"),
-    "no config": (lambda f: (f / "config.json").unlink(), "no config.json"),
-    "config not JSON": (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), "no weights"),
-    "truncated": (truncate, "incomplete"),
-    "cut in the header": (lambda f: (f / "model.safetensors").write_bytes(b"\x10\0\0"), "incomplete"),
-    "pickles only": (pickle, "only pickled weights.*save_pretrained"),
-    "no tokenizer": (no_tokenizer, "no tokenizer"),
-    "tokenizer not JSON": (lambda f: (f / "tokenizer.json").write_text("{"), "cannot be read"),
-    "tensor missing": (half, "missing 1 tensor.*layers.1.mlp.up_proj"),
-    "shard missing": (shard_missing, "is missing 2 of 2 weight files"),
-    "own code": (lambda f: edit(f, model_type="mine", auto_map={"AutoModel": "m.M"}), "own Python code"),
-    "unknown type": (lambda f: edit(f, model_type="mine"), "'mine'.*Update transformers"),
-    "no type": (lambda f: (f / "config.json").write_text("{}"), "without a model_type"),
-    "encoder": (lambda f: edit(f, model_type="bert", architectures=["BertForMaskedLM"]), "not a causal language model"),
-    "translator": (
-        lambda f: edit(f, model_type="t5", architectures=["T5ForConditionalGeneration"]),
-        "not a causal language model",
-    ),
-    "no head": (lambda f: edit(f, architectures=["LlamaModel"]), "not a causal language model"),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_bad_folder_is_one_sentence(case: str, folder: Path) -> None:
-    breaks, sentence = BROKEN[case]
-    breaks(folder)
-    with pytest.raises(UserError, match=sentence) as caught:
-        load(folder)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
-
-
-@pytest.mark.parametrize("field", ["_attn_implementation", "attn_implementation"])
-def test_no_field_makes_transformers_fetch_native_code(field: str, folder: Path) -> None:
-    edit(folder, **{field: "owner/kernel"})
-    assert load(folder).info.capabilities.tree
-    assert not is_kernels_available()  # installed or not
 
 
 def test_a_context_beyond_the_models_is_refused() -> None:

@@ -1,31 +1,43 @@
-"""Passes of many nodes give the bits of passes of one: chains, trees, the prompt's end, short and long texts, both runtimes."""
+"""Passes of many nodes give the bits of passes of one: chains, trees, the prompt's end, short and long texts, both
+runtimes; their seconds by size, on a session and a clock that are made up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import multiprocessing
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from copy import copy
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
+from specchat.backends import ROOT, Capabilities, LoadOptions, Model, Sampling, UserError, load_model
 from specchat.backends.choose import choose, near_ties
-from specchat.backends.info import Capabilities
+from specchat.backends.hf.model import TransformersModel, load_transformers
+from specchat.backends.hf.proving.prove import AMONG, MOST, cancelling, fewest_rows, settled_rows
+from specchat.backends.kept import GIVEN, identity
 from specchat.backends.loading import builtin_gguf
+from specchat.backends.pass_times import BEHIND, MOST_ROUNDS, TOKENS, Curve, given_curve, kept_curve, pass_seconds
+from specchat.backends.pass_times import SIZES as TIMED_SIZES
+from specchat.backends.proof_text import proof_text
 from specchat.backends.rounding import MOST_COST, SIZES, Rounding, drafting_gain, promise
-from specchat.decoders import Conversation, Generation
-from specchat.decoders.acceptance import Acceptance
+from specchat.decoders import Acceptance, Conversation, Generation
 from specchat.decoders.base import effective_label
 from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.plain import Greedy
+from specchat.decoders.registry import methods, unavailable
 
 from ..cases import FULL
 from ..fakes.answers import answered, plain
-from ..fakes.models.tiny import tiny_folder
+from ..fakes.models.tiny import tiny_folder, write_model
 
 TEXT = [(7919 * (i + 1)) % 2047 for i in range(420)]
 STEPS = 14
@@ -254,3 +266,198 @@ def test_the_label_says_what_holds() -> None:
     assert labels == ["identical", "identical but for near ties"]
     assert effective_label(Greedy, Acceptance(), plain, loose) == "identical"
     assert effective_label(Draft, Acceptance("soft", 0.3), plain, loose) == "lossy"
+
+
+COSTS = {1: 1.0, 2: 2.6, 3: 3.2, 4: 3.7, 6: 4.1, 8: 3.8, 12: 5.0, 16: 5.5, 24: 7.0, 32: 9.0}
+"""As of Q8_0: two nodes cost a leap, eight less than six."""
+
+
+class Clocked:
+    """A session whose passes move the clocks on."""
+
+    context = 4096
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, busy: Sequence[float] = ()) -> None:
+        self.own = self.wall = 0.0
+        self.passes: list[list[int]] = []
+        self._busy = iter(busy)
+        monkeypatch.setattr("specchat.backends.pass_times.time.thread_time", lambda: self.own)
+        monkeypatch.setattr("specchat.backends.pass_times.time.perf_counter", lambda: self.wall)
+
+    def rewind(self, length: int) -> None:
+        assert length == 0
+
+    def prefill(self, tokens: Sequence[int]) -> None:
+        self.read = list(tokens)
+
+    def evaluate(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
+        assert list(parents) == list(range(-1, len(tokens) - 1))
+        slowed = next(self._busy, 1.0)
+        self.passes.append(list(tokens))
+        self.own += 0.001 * COSTS[len(tokens)]
+        self.wall += 0.001 * COSTS[len(tokens)] * slowed
+
+    def commit(self, path: Sequence[int]) -> None:
+        pass
+
+
+def test_the_curve_keeps_its_leaps_and_dips(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = Clocked(monkeypatch)
+    text = list(range(1000, 1000 + TOKENS))
+    curve = pass_seconds(session, text, lambda: None, cpu=True)
+    assert [nodes for nodes, _ in curve] == list(TIMED_SIZES)
+    assert {nodes: round(1000 * seconds, 6) for nodes, seconds in curve} == COSTS
+    assert session.read == text[:BEHIND]
+    assert all(tokens == text[BEHIND : BEHIND + len(tokens)] for tokens in session.passes)
+
+
+def test_what_other_programs_took_is_left_out_and_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = Clocked(monkeypatch, busy=[3.0] * 2 * len(TIMED_SIZES))
+    curve = pass_seconds(session, list(range(TOKENS)), lambda: None, cpu=True)
+    assert {nodes: round(1000 * seconds, 6) for nodes, seconds in curve} == COSTS
+    assert len(session.passes) == MOST_ROUNDS * len(TIMED_SIZES), "two rounds were disturbed, two were not"
+
+
+def test_a_slow_model_is_measured_at_fewer_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = Clocked(monkeypatch, busy=[100.0] * 99)
+    curve = pass_seconds(session, list(range(TOKENS)), lambda: None, cpu=False)
+    assert [nodes for nodes, _ in curve] == [1, 2, 4, 8, 16]
+
+
+def test_a_curve_is_kept_for_each_file_until_it_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(GIVEN)
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path / "cache"))
+    now = 1_000_000.0
+    monkeypatch.setattr("specchat.backends.pass_times.time.time", lambda: now)
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"weights")
+    curves = iter([((1, 1.0), (2, 2.5)), ((1, 2.0), (2, 2.1)), ((1, 3.0),), ((1, 4.0),)])
+
+    def measured(threads: int = 2) -> tuple[Curve, float]:
+        return kept_curve((identity([file]), "1.0", threads), lambda: next(curves))
+
+    first = measured()
+    now += 86_400
+    assert measured() == first == (((1, 1.0), (2, 2.5)), 1_000_000.0)
+    assert measured(threads=1)[0] == ((1, 2.0), (2, 2.1))
+    file.write_bytes(b"others!!")
+    assert measured()[0] == ((1, 3.0),)
+    now += 31 * 86_400
+    assert measured() == (((1, 4.0),), now)
+    with monkeypatch.context() as patch:
+        patch.setenv(GIVEN, "1:1 64:1.001")
+        curves = iter([((1, 9.0),)])
+        assert measured()[0] == ((1, 9.0),)
+    assert measured() == (((1, 4.0),), now), "what was given is not taken for a measurement later"
+
+
+def test_what_was_kept_is_measured_again_where_the_file_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(GIVEN)
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
+    kept_curve(("a",), lambda: ((1, 1.0),))
+    (kept,) = (tmp_path / "passes").iterdir()
+    for content in ("", "[]", '{"measured": 1}', '{"measured": 9e99, "seconds": [[1, -1]]}'):
+        kept.write_text(content)
+        assert kept_curve(("a",), lambda: ((1, 2.0),))[0] == ((1, 2.0),)
+
+
+def test_a_curve_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(GIVEN)
+    assert given_curve() == ()
+    monkeypatch.setenv(GIVEN, "8:17.6 1:6.5")
+    assert given_curve() == ((1, 0.0065), (8, 0.0176))
+    for wrong in ("2:3", "1:x", "1:0", "one"):
+        monkeypatch.setenv(GIVEN, wrong)
+        with pytest.raises(UserError, match="SPECCHAT_PASSES takes nodes"):
+            given_curve()
+
+
+def test_the_text_is_prose_in_the_models_own_tokens(builtin_model: Model) -> None:
+    codec = builtin_model._codec  # type: ignore[attr-defined]
+    ids = proof_text(codec, builtin_model.info.vocabulary, 300)
+    assert builtin_model.decode(ids).startswith("The harbour town of Ellerby")
+    assert proof_text(codec, builtin_model.info.vocabulary, 5000)[:300] == ids
+    assert len(proof_text(None, 100, 300)) == 300
+
+
+WIDE = 2048
+"""Inputs of a layer whose products of one row sum otherwise in bfloat16 (oneDNN, AVX-512)."""
+PLAIN_STEPS = 12
+
+
+@pytest.mark.parametrize("fewest", [1, 2, 3, MOST, 12])
+def test_products_that_sum_otherwise_among_few_rows_are_told(fewest: int) -> None:
+    rows, weight = cancelling(64, 512, torch.bfloat16)
+
+    def product(some: Tensor) -> Tensor:
+        order = slice(None) if len(some) >= fewest else torch.arange(511, -1, -1)
+        return torch.stack([(row[order] * weight[:, order]).cumsum(-1)[:, -1] for row in some])
+
+    assert not torch.equal(product(rows)[0], product(rows[:1])[0]) or fewest == 1, "nothing but rounding is left of the sums"
+    told = settled_rows(product, rows)
+    assert told == fewest if fewest <= MOST else MOST < told <= fewest
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("inputs", [640, WIDE])
+def test_a_layers_rows_are_alike_from_the_number_found_on(dtype: torch.dtype, inputs: int) -> None:
+    layer = torch.nn.Linear(inputs, 300, bias=False, dtype=dtype)
+    fewest = fewest_rows(torch.nn.Sequential(layer))
+    rows, weight = cancelling(300, inputs, dtype)
+    with torch.inference_mode():
+        layer.weight.copy_(weight)
+        whole = layer(rows)
+        for n in range(fewest, max(AMONG)):
+            assert torch.equal(layer(rows[-n:]), whole[-n:])
+
+
+def opened(folder: Path) -> TransformersModel:
+    return load_transformers(folder, "wide", LoadOptions(device="cpu", dtype="bfloat16"))
+
+
+def offered(model: TransformersModel) -> list[str]:
+    """The methods that need nothing beside the model and write its plain text."""
+    able = model.info.capabilities
+    found = (method for method in methods().values() if not unavailable(method, able, draft_model=False, pard=False))
+    return [method.name for method in found if method.label == "identical"]
+
+
+def plain_bits(folder: Path, threads: int, model: TransformersModel | None = None) -> list[str]:
+    """The logits of a plain answer's passes, as digests."""
+    if model is None:
+        torch.set_num_threads(threads)
+    session = (model or opened(folder)).open_session()
+    session.prefill(range(20, 45))
+    token, found = 45, []
+    for _ in range(PLAIN_STEPS):
+        scores = session.evaluate((token,), (ROOT,), (0,))
+        found.append(hashlib.sha256(scores.logits.float().numpy().tobytes()).hexdigest())  # type: ignore[attr-defined]
+        token = scores.choose(Sampling(temperature=0.8, seed=7))[0]
+        session.commit((0,))
+    return found
+
+
+def test_a_plain_answer_has_the_bits_of_a_new_process_whatever_was_answered_before(tmp_path: Path) -> None:
+    folder = write_model("gemma3", tmp_path, hidden_size=256, intermediate_size=WIDE)
+    model = opened(folder)
+    able = model.info.capabilities
+    assert able.exact, "passes of one node have the bits of larger ones"
+    assert able.layers, "early ones too"
+    threads = torch.get_num_threads()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        fresh = pool.submit(plain_bits, folder, threads)
+        source, names = random.Random(0), offered(model)
+        assert {"greedy", "lookup", "suffix", "recycle", "early-exit"} <= set(names)
+        conversation = Conversation(model)
+        for length, temperature in ((10, 0.8), (70, 0.0)):
+            prompt = [source.randrange(4, 40) for _ in range(length)]
+            answers = []
+            for name in names:
+                sampling = Sampling(temperature=temperature, seed=7)
+                answer = Generation(conversation, prompt, name, max_tokens=16, sampling=sampling)
+                for _ in answer:
+                    if source.random() < 0.3 and answer.finish_reason is None:
+                        answer.switch(source.choice(names))
+                answers.append(answer.answer)
+            assert all(answer == answers[0] for answer in answers)
+        assert plain_bits(folder, threads, model) == fresh.result()

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from specchat.backends.base import Model
+from specchat.backends import Model, UserError
 from specchat.backends.grammars.constraint import constraint_of, grammar, json_schema, regex
 from specchat.backends.grammars.matcher import Matcher
-from specchat.errors import UserError
 
 S, I, N, B = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}  # noqa: E741
 

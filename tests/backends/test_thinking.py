@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specchat.backends import UserError
 from specchat.backends.chat_template import Template
 from specchat.backends.thinking.form import TAG, Marks
 from specchat.backends.thinking.split import Splitter, rules_of, units
 from specchat.backends.thinking.thoughts import from_response_template, from_vocabulary
-from specchat.errors import UserError
-from tests.cases import cases
-from tests.fakes.models.thinkers import FAMILIES, NAMES, TURN
+
+from ..cases import cases
+from ..fakes.models.thinkers import FAMILIES, NAMES, TURN
 
 
 def template(source: str) -> Template:

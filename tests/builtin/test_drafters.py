@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import LoadOptions, Model, Sampling, load_model
-from specchat.backends.base import ROOT
+from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
 from specchat.backends.heads.base import Head
 from specchat.backends.loading import find_model
 from specchat.backends.scores import TorchScores

@@ -11,14 +11,14 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from specchat.backends import UserError
-from specchat.backends.base import ROOT, Sampling
+from specchat.backends import ROOT, Sampling, UserError
 from specchat.backends.scores import TorchScores
-from specchat.decoders.acceptance import Acceptance, accept, passes
-from specchat.decoders.base import Context, effective_label
+from specchat.decoders import Acceptance, Context, Tree
+from specchat.decoders.acceptance import accept, passes
+from specchat.decoders.base import effective_label
 from specchat.decoders.parts.position_tree import position_tree
 from specchat.decoders.registry import get
-from specchat.decoders.tree import Draws, Tree
+from specchat.decoders.tree import Draws
 
 from ..cases import FULL
 

@@ -14,8 +14,7 @@ import pytest
 
 from specchat.backends import Sampling
 from specchat.backends.hf.lean.int8 import works
-from specchat.decoders import Conversation, Generation
-from specchat.decoders.base import describe_params
+from specchat.decoders import Conversation, Generation, describe_params
 from specchat.decoders.registry import methods
 
 from ..cases import FULL

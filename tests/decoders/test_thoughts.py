@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from specchat.backends.base import Model
-from specchat.decoders.conversation import Conversation, encode_prompt
-from specchat.decoders.loop import Generation
+from specchat.backends import Model
+from specchat.decoders import Conversation, Generation, Stops, encode_prompt
 from specchat.decoders.step import StepRecord
-from specchat.decoders.text import Stops
 from specchat.engine.lanes import Lanes
 from specchat.engine.messages import Event, Failed, Finished, Generate, Started, Steps
-from tests.fakes.models.llama_tiny import needs_llama
-from tests.fakes.models.thinkers import ANSWER, FAMILIES, NAMES, THOUGHT, thinker
+
+from ..fakes.models.llama_tiny import needs_llama
+from ..fakes.models.thinkers import ANSWER, FAMILIES, NAMES, THOUGHT, thinker
 
 RUNTIMES = ["transformers", pytest.param("llama.cpp", marks=needs_llama)]
 HI = [{"role": "user", "content": "Hi"}]

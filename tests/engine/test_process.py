@@ -1,31 +1,55 @@
-"""The engine process: what reaches its pipes, what does not, and when it ends."""
+"""The engine process and its client: what reaches the pipes, what does not, when it ends; the client is light to
+import, never in its caller's way, and over the end of an engine in one sentence."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
+from specchat.engine.client import EngineClient, models_to_load
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
+    Event,
     Failed,
     Finished,
     Generate,
     Load,
     Loaded,
+    LoadSecondary,
     Quit,
+    Ready,
+    Remember,
+    Remembered,
     Started,
     Switched,
     Unloaded,
 )
 from specchat.engine.wire import dump
 
-from ..fakes.engines import ANSWER, BareEngine, recorded, steps_of, text_of, wait_gone, wait_until
+from ..fakes.engines import (
+    ANSWER,
+    LONG,
+    SHORT,
+    BareEngine,
+    alive,
+    answer,
+    ended,
+    failures,
+    recorded,
+    steps_of,
+    text_of,
+    until,
+    wait_gone,
+    wait_until,
+)
 
 
 def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: Path) -> None:
@@ -140,3 +164,176 @@ def test_a_crash_leaves_its_traceback(tmp_path: Path, log: Path) -> None:
     assert "Segmentation fault" in log.read_text()
     assert "recorded.py" in log.read_text()
     engine.close()
+
+
+HEAVY = ("torch", "transformers", "numpy", "textual", "typer", "rich", "safetensors", "llama_cpp", "huggingface_hub")
+
+
+@pytest.mark.parametrize("module", ["client", "catalog", "messages"])
+def test_importing_it_imports_nothing_heavy(module: str) -> None:
+    code = f"import sys, specchat.engine.{module} as m; getattr(m, 'describe', list)(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {name.partition(".")[0] for name in done.stdout.split()} & set(HEAVY)
+
+
+def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
+    *_, loaded = answer(client, client.load(recorded(tmp_path)))
+    assert isinstance(loaded, Loaded)
+    for method in ("greedy", "lookup", "recompute"):
+        id = client.generate("hello", method=method)
+        events = answer(client, id)
+        assert text_of(events, id) == ANSWER
+        assert isinstance(events[0], Started)
+        assert events[0].method == method
+        assert isinstance(events[-1], Finished)
+    chat = [{"role": "user", "content": "long"}]
+    id = client.generate(messages=chat, max_tokens=5)
+    events = answer(client, id)
+    assert isinstance(events[-1], Finished)
+    assert events[-1].reason == "length"
+    assert text_of(events, id) == "alpha 0 beta 1 gamma"
+
+
+def test_drain(client: EngineClient, tmp_path: Path) -> None:
+    client.load(recorded(tmp_path))
+    id = client.generate("hello")
+    seen: list[Event] = []
+    while not any(isinstance(event, Finished) for event in seen):
+        event = client.wait(120)
+        assert event is not None
+        seen += [event, *client.drain()]
+    assert text_of(seen, id) == ANSWER
+    assert client.drain() == []
+    assert client.wait(0.01) is None
+
+
+def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
+    load = client.load(recorded(tmp_path, pace=0.005))
+    answer(client, load)
+    id = client.generate("long")
+    seen: list[Event] = []
+    until(client, seen, lambda seen: len(steps_of(seen, id)) >= 10)
+    pid = client.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until(client, seen, ended(id))
+    (failed,) = failures(seen)
+    assert seen[-1] is failed
+    assert (failed.id, failed.cause, failed.other_ids) == (id, "died", [])
+    assert "signal 9" in failed.sentence
+    assert "chat is safe" in failed.sentence
+    assert LONG.startswith(text_of(seen, id))
+    assert client.wait(0.2) is None  # once, and nothing starts by itself
+
+    again = client.generate("short")
+    events = answer(client, again)
+    assert text_of(events, again) == SHORT
+    assert [event.id for event in events if isinstance(event, Loaded)] == [load]
+    assert client.pid != pid
+
+
+def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: Path) -> None:
+    client = EngineClient(log=log)
+    client.start()
+    ready = client.wait(120)
+    assert isinstance(ready, Ready)
+    os.kill(ready.pid, signal.SIGSTOP)
+    load = client.load(recorded(tmp_path))
+    time.sleep(0.1)
+    os.kill(ready.pid, signal.SIGKILL)
+    failed = client.wait(120)
+    assert isinstance(failed, Failed)
+    assert failed.id == load
+    id = client.generate("short")
+    assert text_of(answer(client, id), id) == SHORT
+    client.close()
+
+
+def test_what_was_being_loaded_is_named() -> None:
+    assert models_to_load(Load(1, "a", ["b", "c"])) == "a with b with c"
+    assert models_to_load(LoadSecondary(1, "key", "a", {})) == "a"
+    assert not models_to_load(Generate(1))
+
+
+def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path))
+    with EngineClient(log=log) as client:
+        id = client.load(recorded(tmp_path))
+        sentences = [failed.sentence for failed in failures(client.stream(id))]
+        assert any("could not start" in sentence or "keeps stopping" in sentence for sentence in sentences)
+    assert "encodings" in log.read_text()  # what Python said on its standard error
+    monkeypatch.delenv("PYTHONHOME")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    with EngineClient(log=log) as client:
+        (failed,) = answer(client, client.load("builtin"))[-1:]
+        assert isinstance(failed, Failed)
+        assert "Could not start" in failed.sentence
+
+
+def test_close_kills_an_engine_that_hangs(tmp_path: Path, log: Path) -> None:
+    client = EngineClient(log=log)
+    answer(client, client.load(recorded(tmp_path)))
+    pid = client.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    client.generate("x" * 1_000_000)  # more than the pipe holds: the writer is stuck in it
+    time.sleep(0.1)
+    client.close()  # it waits for its end, then kills it
+    assert not alive(pid)
+
+
+def test_an_exit_without_close_leaves_nothing_behind(tmp_path: Path, log: Path) -> None:
+    code = "import sys; from specchat.engine.client import EngineClient; c = EngineClient(); c.load(sys.argv[1]);"
+    code += "[print(c.pid) for e in c.stream(1) if type(e).__name__ == 'Loaded']"
+    done = subprocess.run(
+        [sys.executable, "-c", code, recorded(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "SPECCHAT_LOG": str(log)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_gone(int(done.stdout))
+
+
+def test_the_working_folder_is_not_imported_from(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("json", "torch", "platformdirs", "specchat"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    with EngineClient(log=log) as client:
+        assert isinstance(answer(client, client.load(recorded(tmp_path)))[-1], Loaded)
+
+
+TEXT = "The keeper of the lighthouse wrote every evening how far the waves had come, and nobody read it for forty years."
+
+
+def remember(client: EngineClient, command: Remember) -> Remembered:
+    seen: list[Event] = []
+    client.send(command)
+    until(client, seen, lambda seen: bool(seen) and isinstance(seen[-1], Remembered))
+    assert isinstance(seen[-1], Remembered)
+    return seen[-1]
+
+
+def test_what_is_remembered_is_drafted_from_until_it_is_forgotten(tmp_path: Path) -> None:
+    folder = str(tmp_path / "past")
+    with EngineClient() as client:
+        answer(client, client.load(recorded(tmp_path, more={"tell me": TEXT})))
+
+        def ask(past: str = folder) -> tuple[str, int]:
+            id = client.next_id()
+            client.send(Generate(id, prompt="tell me", raw=True, method="lookup", fresh=True, past=past))
+            events = answer(client, id)
+            return text_of(events, id), len(steps_of(events, id))
+
+        text, plain = ask()
+        assert text == TEXT
+        assert remember(client, Remember(client.next_id(), folder)).keys == []
+        assert remember(client, Remember(client.next_id(), folder, [[7, "Something else."], [8, TEXT]])).keys == [7, 8]
+        assert ask("") == (TEXT, plain)  # a chat that is not kept
+        text, steps = ask()
+        assert text == TEXT
+        assert steps < plain / 2
+        assert remember(client, Remember(client.next_id(), folder, forget=[8])).keys == [7]
+        assert ask() == (TEXT, plain)

@@ -9,13 +9,11 @@ import numpy as np
 import torch
 from llguidance import LLMatcher
 
-from specchat.backends import Model, Sampling
-from specchat.backends.base import ROOT
+from specchat.backends import ROOT, Model, Sampling
 from specchat.backends.choose import choose
 from specchat.backends.grammars.constraint import Constraint
 from specchat.backends.heads.base import Head
-from specchat.decoders import Conversation, Generation, encode_prompt
-from specchat.decoders.loop import Step
+from specchat.decoders import Conversation, Generation, Step, encode_prompt
 
 
 def answered(

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specchat.backends.base import Layers, Message, Model, Sampling, Scores
-from specchat.backends.info import Capabilities, ModelInfo, Thinking
+from specchat.backends import Capabilities, Message, Model, ModelInfo, Sampling, Scores, UserError
+from specchat.backends.base import Layers
+from specchat.backends.info import Thinking
 from specchat.backends.sessions.tree import Node, TreeSession
 from specchat.backends.thinking.form import Form, Marks
 from specchat.backends.thinking.thoughts import Thoughts
 from specchat.backends.transcripts import scan_transcripts
-from specchat.errors import UserError
 
 CONTEXT = 131_072
 """Tokens that a recorded model holds unless told otherwise: the usual limit of current models."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 
+from specchat.backends import UserError
 from specchat.backends.remote.address import Address
 from specchat.backends.remote.bodies import ServerRequest
 from specchat.backends.remote.connection import Connection
@@ -18,7 +19,6 @@ from specchat.backends.remote.identify import Served
 from specchat.backends.remote.model import ServerModel
 from specchat.backends.remote.runs import Run
 from specchat.backends.remote.stream import Outcome, Taker
-from specchat.errors import UserError
 
 
 class Fed(httpx2.AsyncByteStream):

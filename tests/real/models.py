@@ -16,10 +16,9 @@ import pytest
 from specchat.backends import LoadOptions, Model, Sampling
 from specchat.backends.heads.base import Head
 from specchat.backends.loading import find_model
-from specchat.decoders import Conversation, Generation, registry
+from specchat.decoders import Conversation, Generation, encode_prompt, registry
 from specchat.decoders.acceptance import EXACT
 from specchat.decoders.base import effective_label
-from specchat.decoders.conversation import encode_prompt
 
 from ..cases import FULL
 from .prompts import prompts

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from specchat.backends import LoadOptions
 from specchat.backends.llama.library import last_error, library
 from specchat.backends.llama.model import load_llama
-from specchat.backends.options import LoadOptions
 
 from .architectures import CONTEXT, VOCAB, WINDOW, NotCovered
 from .build import prompts_around, tokens

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from specchat.backends import LoadOptions, UserError
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.hf.proving.prove import MORE_KEPT, UNFIT
-from specchat.backends.options import LoadOptions
-from specchat.errors import UserError
 
 from ..cases import FULL
 from . import llama_zoo

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
-from specchat.backends import base
-from specchat.backends.base import Model, Sampling
+from specchat.backends import Model, Sampling, base
 
 from ..decoders.talk import ROUNDS, Talk, World
 from ..fakes.answers import one_by_one

@@ -1,35 +1,46 @@
-"""Checkpoints and GGUF files that somebody made to do harm, or that the disk broke: each is one sentence, and no pickle is ever
-opened; what a model's makers recommend is read."""
+"""Model files that are broken, made to do harm, or changed by chance: each is one sentence, no pickle is ever opened, and no
+load takes more than its share. The sampling that a model's makers recommend is read."""
 
 from __future__ import annotations
 
 import io
 import json
 import math
+import multiprocessing
 import os
 import pickle
 import re
+import resource
 import shutil
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save
+from safetensors.torch import load_file, save, save_file
+from transformers.utils.import_utils import is_kernels_available
 
 from specchat.backends import LoadOptions, UserError, load_model
+from specchat.backends.chat_template import Template
 from specchat.backends.files.checkpoint import check_folder, shown
-from specchat.backends.files.gguf_file import read_header
+from specchat.backends.files.gguf_file import read_header, read_layout
 from specchat.backends.files.model_card import read_card
 from specchat.backends.files.ollama import PARAMETERS, parameters
 from specchat.backends.files.sampling import GGUF, OLLAMA, of_folder, recommended
 from specchat.backends.loading import builtin_gguf, builtin_path
+from specchat.engine.failures import LAST_WORDS
 
+from ...cases import FULL
 from ...fakes.models.gguf_changes import changed, tokens
-from ...fakes.models.llama_tiny import needs_llama
+from ...fakes.models.llama_tiny import gguf_of, needs_llama
+from ...fakes.models.llama_tiny import tiny_folder as llama_folder
+from ...fakes.models.thinkers import FAMILIES, NAMES
 from ...fakes.models.tiny import tiny_folder
 
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
@@ -48,6 +59,10 @@ def tensor(**changes: Any) -> bytes:
 
 
 Breaks = Callable[[Path], Any]
+
+
+def holding(name: str, text: str) -> Breaks:
+    return lambda folder: (folder / name).write_text(text)
 
 
 def weights(data: bytes) -> Breaks:
@@ -106,16 +121,16 @@ HOSTILE: dict[str, tuple[Breaks, str]] = {
     "index of null": (index(None), FILES),
     "index leads out": (index({"a": "../other/model.safetensors"}), FILES),
     "index leads nowhere": (index({"a": ".."}), FILES),
-    "index nested deep": (lambda folder: (folder / INDEX).write_text('{"weight_map":' * 100_000), "not valid JSON"),
+    "index nested deep": (holding(INDEX, '{"weight_map":' * 100_000), "not valid JSON"),
     "index is a pipe": (replaced(INDEX, os.mkfifo), "not a regular file"),
     "index names a pickle": (lambda f: ((f / "w.bin").write_bytes(pickle.dumps({})), index({"a": "w.bin"})(f)), DAMAGED),
     "a pickle called safetensors": (weights(pickle.dumps({"a": 1})), DAMAGED),
-    "config nested deep": (lambda folder: (folder / CONFIG).write_text('{"a":' * 100_000), "not valid JSON"),
+    "config nested deep": (holding(CONFIG, '{"a":' * 100_000), "not valid JSON"),
     "an index of empty lists": (lambda f: (f / INDEX).write_bytes(LISTS), "holds more than 3 million values"),
     "a header of empty lists": (weights(raw(LISTS)), "holds more than"),
     "a config of empty lists": (lambda f: (f / CONFIG).write_bytes(LISTS), "holds more than"),
     "tokenizer settings of empty lists": (lambda f: (f / "tokenizer_config.json").write_bytes(LISTS), "holds more than"),
-    "config of a list": (lambda folder: (folder / CONFIG).write_text("[]"), "not a JSON object"),
+    "config of a list": (holding(CONFIG, "[]"), "not a JSON object"),
     "config is a pipe": (replaced(CONFIG, os.mkfifo), "not a regular file"),
     "config is a folder": (replaced(CONFIG, Path.mkdir), "Is a directory"),
     "config leads to itself": (replaced(CONFIG, loop), "has no config.json"),
@@ -221,52 +236,103 @@ GROWING = {"type": "Sequence", "normalizers": [DOUBLING] * 36}
 ENDLESS = {"type": "Split", "pattern": {"Regex": "(x+x+)+z"}, "behavior": "Isolated", "invert": False}
 
 
-BESIDE: dict[str, tuple[str, str, str]] = {
-    "tokenizer nested deep": ("tokenizer.json", "[" * 100_000, "tokenizer.json cannot be read"),
-    "tokenizer of null": ("tokenizer.json", "null", "tokenizer.json cannot be read"),
-    "tokenizer that writes 70 GB": ("tokenizer.json", tokenizer(normalizer=GROWING), "tokenizer.json .* too much memory"),
-    "tokenizer that panics": ("tokenizer.json", tokenizer(pre_tokenizer=ENDLESS), "tokenizer.json .*retry-limit"),
-    "tokenizer settings nested deep": ("tokenizer_config.json", '{"a":' * 100_000, "tokenizer in"),
-    "tokenizer settings of a list": ("tokenizer_config.json", "[1]", "tokenizer in"),
-    "generation nested deep": ("generation_config.json", '{"a":' * 100_000, "Cannot load"),
+def edited(**values: Any) -> Breaks:
+    return lambda folder: (folder / CONFIG).write_text(json.dumps(json.loads((folder / CONFIG).read_text()) | values))
+
+
+def without(pattern: str) -> Breaks:
+    return lambda folder: list(map(os.unlink, folder.glob(pattern)))
+
+
+def pickled(folder: Path) -> None:
+    (folder / WEIGHTS).unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02.")
+
+
+def lacking(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+
+
+def shards_missing(folder: Path) -> None:
+    (folder / WEIGHTS).unlink()
+    index({"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"})(folder)
+
+
+BROKEN: dict[str, tuple[Breaks, str]] = {
+    "nothing there": (shutil.rmtree, "There is no folder"),
+    "empty folder": (without("*"), "is empty"),
+    "no config": (without(CONFIG), "no config.json"),
+    "config not JSON": (holding(CONFIG, "{"), "not valid JSON"),
+    "no weights": (without(WEIGHTS), "no weights"),
+    "truncated": (lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]), "incomplete"),
+    "cut in the header": (weights(b"\x10\0\0"), "incomplete"),
+    "pickles only": (pickled, "only pickled weights.*save_pretrained"),
+    "no tokenizer": (without("*token*"), "no tokenizer"),
+    "tokenizer not JSON": (holding("tokenizer.json", "{"), "cannot be read"),
+    "tensor missing": (lacking, "missing 1 tensor.*layers.1.mlp.up_proj"),
+    "shard missing": (shards_missing, "is missing 2 of 2 weight files"),
+    "own code": (edited(model_type="mine", auto_map={"AutoModel": "m.M"}), "own Python code"),
+    "unknown type": (edited(model_type="mine"), "'mine'.*Update transformers"),
+    "no type": (holding(CONFIG, "{}"), "without a model_type"),
+    "encoder": (edited(model_type="bert", architectures=["BertForMaskedLM"]), "not a causal language model"),
+    "translator": (edited(model_type="t5", architectures=["T5ForConditionalGeneration"]), "not a causal language model"),
+    "no head": (edited(architectures=["LlamaModel"]), "not a causal language model"),
+    "tokenizer nested deep": (holding("tokenizer.json", "[" * 100_000), "tokenizer.json cannot be read"),
+    "tokenizer of null": (holding("tokenizer.json", "null"), "tokenizer.json cannot be read"),
+    "tokenizer that writes 70 GB": (holding("tokenizer.json", tokenizer(normalizer=GROWING)), "json .* too much memory"),
+    "tokenizer that panics": (holding("tokenizer.json", tokenizer(pre_tokenizer=ENDLESS)), "tokenizer.json .*retry-limit"),
+    "tokenizer settings nested deep": (holding("tokenizer_config.json", '{"a":' * 100_000), "tokenizer in"),
+    "tokenizer settings of a list": (holding("tokenizer_config.json", "[1]"), "tokenizer in"),
+    "generation nested deep": (holding("generation_config.json", '{"a":' * 100_000), "Cannot load"),
 }
 
 
-@pytest.mark.parametrize("case", BESIDE)
-def test_hostile_files_beside_the_weights_are_sentences(case: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, text, sentence = BESIDE[case]
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_model_is_one_sentence(case: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaks, sentence = BROKEN[case]
     if "that" in case:  # limits are constants, and made small
         monkeypatch.setattr("specchat.backends.files.checkpoint.TRIAL_SECONDS", 1.0)
         monkeypatch.setattr("specchat.backends.files.checkpoint.TRIAL_MEMORY", 200_000_000)
-    (folder / name).write_text(text)
+    breaks(folder)
     with pytest.raises(UserError, match=sentence) as caught:
         load(folder)
     assert "\n" not in str(caught.value)
     assert "specchat-" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-@pytest.mark.parametrize(
-    ("told", "found"),
-    [
-        (
-            {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0},
-            {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
-        ),
-        ({"do_sample": True, "top_p": 0.9}, {"temperature": 1.0, "top_p": 0.9}),
-        ({"temperature": 0.6, "top_p": 0.9}, {}),  # transformers decodes it greedily too
-        ({"do_sample": True, "temperature": "warm", "top_k": -1, "top_p": 7, "repetition_penalty": True}, {}),
-        (["no", "table"], {}),
-    ],
-)
-def test_generation_config(tmp_path: Path, told: Any, found: dict[str, float]) -> None:
+@pytest.mark.parametrize("field", ["_attn_implementation", "attn_implementation"])
+def test_no_field_makes_transformers_fetch_native_code(field: str, folder: Path) -> None:
+    edited(**{field: "owner/kernel"})(folder)
+    assert load(folder).info.capabilities.tree
+    assert not is_kernels_available()  # installed or not
+
+
+USUAL = {"temperature": 0.6, "top_k": 20, "top_p": 0.95}
+GENERATION: list[tuple[Any, dict[str, float]]] = [
+    ({"do_sample": True, **USUAL, "min_p": 0}, USUAL),
+    ({"do_sample": True, "top_p": 0.9}, {"temperature": 1.0, "top_p": 0.9}),
+    ({"temperature": 0.6, "top_p": 0.9}, {}),  # transformers decodes it greedily too
+    ({"do_sample": True, "temperature": "warm", "top_k": -1, "top_p": 7, "repetition_penalty": True}, {}),
+    (["no", "table"], {}),
+]
+"""generation_config.json, and the sampling that it recommends."""
+
+
+def test_sampling_that_a_file_recommends(tmp_path: Path) -> None:
     assert of_folder(tmp_path) == {}
-    (tmp_path / "generation_config.json").write_text(json.dumps(told))
-    assert of_folder(tmp_path) == found
-
-
-def test_metadata_of_a_gguf_file() -> None:
-    told = {"general.sampling.temp": 0.6000000238418579, "general.sampling.top_k": 20, "general.sampling.penalty_repeat": 1.0}
-    assert recommended(told, GGUF) == {"temperature": 0.6, "top_k": 20}
+    for config, expected in GENERATION:
+        (tmp_path / "generation_config.json").write_text(json.dumps(config))
+        assert of_folder(tmp_path) == expected
+    metadata = {
+        "general.sampling.temp": 0.6000000238418579,
+        "general.sampling.top_k": 20,
+        "general.sampling.penalty_repeat": 1.0,
+    }
+    assert recommended(metadata, GGUF) == {"temperature": 0.6, "top_k": 20}
 
 
 def test_parameters_of_ollama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,3 +401,143 @@ def test_what_is_no_gguf_file_is_told_in_plain_words(data: bytes, tmp_path: Path
     (tmp_path / "model.gguf").write_bytes(data)
     with pytest.raises(UserError, match=re.escape(f"is not a GGUF file (it begins with {data[:4]!r}). Download it again")):
         read_header(tmp_path / "model.gguf")
+
+
+HEADERS, FOLDERS, TRIED = (300, 120, 30) if FULL else (12, 8, 10)
+MOST_BYTES = 1.5e9
+MOST_SECONDS = 30
+"""Of processor time, after which the system ends a load that goes on and on."""
+
+ODD_VALUES: tuple[Any, ...] = (
+    -1,
+    0,
+    1,
+    3,
+    2**31,
+    2**63,
+    1e308,
+    "",
+    "x" * 1000,
+    None,
+    True,
+    [],
+    {},
+    [[[]]],
+    [0] * 1000,
+    {"a": "b"},
+)
+
+
+def mutated(data: bytes, end: int, rng: Random) -> bytes:
+    """Bytes below `end` changed, in one to four places."""
+    out = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(end)
+        match rng.randrange(4):
+            case 0:
+                out[at] ^= 1 << rng.randrange(8)
+            case 1:
+                out[at : at + 8] = rng.choice([0, 1, 255, 2**31, 2**63 - 1, 2**64 - 1]).to_bytes(8, "little")
+            case 2:
+                del out[at : at + rng.randint(1, 16)]
+            case _:
+                out[at:at] = out[at : at + rng.randint(1, 16)]
+    return bytes(out)
+
+
+def reworded(value: Any, rng: Random) -> Any:
+    """JSON with one of its values changed, or left out."""
+    if not isinstance(value, dict | list) or not value or rng.random() < 0.1:
+        return rng.choice(ODD_VALUES)
+    at = rng.choice([*value]) if isinstance(value, dict) else rng.randrange(len(value))
+    out: Any = value.copy()
+    if rng.random() < 0.2:
+        del out[at]
+    else:
+        out[at] = reworded(value[at], rng)
+    return out
+
+
+def _load(pipe: Connection, path: str, log: str) -> None:
+    """Load a model, and send how that ended."""
+    out = os.open(log, os.O_WRONLY | os.O_CREAT)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+    said = ""
+    try:
+        load_model(path, LoadOptions(device="cpu", threads=1, context=64))
+    except UserError as error:
+        said = str(error)
+    except BaseException as error:
+        said = f"no sentence: {type(error).__name__}: {error}"
+    pipe.send((said, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+
+
+def check_load(path: Path, log: Path) -> None:
+    """Load in a process of its own: it loads, or there is one sentence. It takes no more than 1.5 GB, and where it ends the
+    process the cause is in the log."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["specchat.backends.hf.model", "specchat.backends.llama.model", __name__])
+    ours, theirs = processes.Pipe()
+    process = processes.Process(target=_load, args=(theirs, str(path), str(log)))
+    process.start()
+    theirs.close()
+    try:
+        said, most = ours.recv()
+    except EOFError:
+        process.join()
+        words = log.read_text(errors="replace")
+        assert process.exitcode == -6, (process.exitcode, words[-1000:])
+        assert LAST_WORDS.search(words), words[-1000:]
+        return
+    process.join()
+    assert not said.startswith("no sentence"), said
+    assert "\n" not in said
+    assert not said or said.endswith("."), said
+    assert most < MOST_BYTES, said
+
+
+@needs_llama
+@pytest.mark.parametrize("seed", range(HEADERS))
+def test_a_gguf_file_with_a_changed_header(seed: int, tmp_path: Path) -> None:
+    rng, source = Random(seed), gguf_of(llama_folder())
+    (layout,) = read_layout(source)
+    data, end = source.read_bytes(), min(tensor.begin for tensor in layout.tensors)
+    figures = data.find(b"tokenizer.ggml.tokens")
+    # Half of them among the figures at the beginning and the tensors at the end, where there is more to break than in words.
+    file = tmp_path / "model.gguf"
+    for _ in range(16):  # the header alone is quick to read
+        file.write_bytes(mutated(data, figures if seed % 2 and figures > 0 else end, rng))
+        with suppress(UserError):
+            read_header(file)
+    check_load(file, tmp_path / "log")
+
+
+@pytest.mark.parametrize("seed", range(FOLDERS))
+def test_a_folder_with_a_changed_file(seed: int, tmp_path: Path) -> None:
+    rng, folder = Random(seed), Path(shutil.copytree(llama_folder(), tmp_path / "model"))
+    names = ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"]
+    file = folder / names[seed % len(names)]
+    data = file.read_bytes()
+    if file.suffix == ".safetensors":
+        file.write_bytes(mutated(data, 8 + int.from_bytes(data[:8], "little"), rng))
+    elif rng.random() < 0.3:
+        file.write_bytes(mutated(data, len(data), rng))
+    else:
+        file.write_text(json.dumps(reworded(json.loads(data), rng)))
+    check_load(folder, tmp_path / "log")
+
+
+@pytest.mark.parametrize("seed", range(TRIED))
+def test_a_changed_template(seed: int) -> None:
+    rng = Random(seed)
+    source = FAMILIES[rng.choice([*FAMILIES])].template.encode()
+    template = Template(mutated(source, len(source), rng).decode("utf-8", "replace"), NAMES)
+    try:
+        template.render([{"role": "user", "content": "hi"}])
+        said = "."
+    except UserError as error:
+        said = str(error)
+    assert "\n" not in said
+    assert said.endswith(".")

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specchat.backends import UserError
-from specchat.backends.base import ROOT
+from specchat.backends import ROOT, UserError
 from specchat.backends.heads.base import Head, HeadSession
 from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.llama.drafters.load import load_gguf_mtp

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import Model, load_model
+from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
-from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.needs import PardModel
 from specchat.decoders.registry import methods, unavailable

@@ -1,7 +1,7 @@
 """Real servers of the built-in model, through the engine: text, counts and passes against the server's own, and a cancel.
 
 Run with `SPECCHAT_SERVERS=1`; `tests/fakes/real_servers.py` says which servers there are. What they sent is kept in
-real_streams.jsonl, which test_thoughts.py reads.
+real_streams.jsonl, which test_answers.py reads.
 """
 
 from __future__ import annotations

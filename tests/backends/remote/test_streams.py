@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from specchat.backends import UserError
-from specchat.backends.base import Sampling
+from specchat.backends import Sampling, UserError
 from specchat.backends.remote.address import find_server
 from specchat.backends.remote.bodies import ServerRequest
 from specchat.backends.remote.model import ServerModel, connect
 from specchat.backends.remote.runs import Run
-from specchat.backends.remote.stream import Outcome, Patience, Taker
+from specchat.backends.remote.stream import Patience, Taker
 
 from ...fakes.model_servers import BREAK, FakeServer, Written, llama_server, of_words, serving, sglang, text_only, vllm
+from ...fakes.wires import Heard
 
 WRITTEN = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
 STREAMS: dict[str, Callable[[Written], list[bytes]]] = {
@@ -32,37 +31,8 @@ EXACT = ("llama-server", "vLLM")
 ASK = ServerRequest([{"role": "user", "content": "hi"}])
 
 
-taken = threading.Event()
+arrived = threading.Event()
 """Set once a run has come."""
-
-
-class Heard:
-    """What an answer told.
-
-    Args:
-        slow: seconds that each run keeps who takes it.
-    """
-
-    def __init__(self, slow: float = 0.0) -> None:
-        self.runs: list[Run] = []
-        self.outcome = Outcome()
-        self.read: list[tuple[int, int]] = []
-        self.taker = Taker(self._take, lambda done, total, _: self.read.append((done, total)))
-        self._slow = slow
-
-    def _take(self, run: Run) -> None:
-        self.runs.append(run)
-        taken.set()
-        if self._slow:
-            time.sleep(self._slow)
-
-    @property
-    def text(self) -> str:
-        return "".join(run.text for run in self.runs)
-
-    @property
-    def lengths(self) -> list[int]:
-        return [len(run.tokens) for run in self.runs if run.tokens]
 
 
 def model_of(loop: asyncio.AbstractEventLoop, fake: FakeServer, patience: Patience | None = None, **table: Any) -> ServerModel:
@@ -71,16 +41,21 @@ def model_of(loop: asyncio.AbstractEventLoop, fake: FakeServer, patience: Patien
     return loop.run_until_complete(connect(address, patience))
 
 
-def ask(
-    loop: asyncio.AbstractEventLoop, model: ServerModel, request: ServerRequest = ASK, slow: float = 0.0
-) -> tuple[Heard, str]:
-    """What was heard, and the sentence that it ended with, if it failed."""
-    heard = Heard(slow)
+def taker(heard: Heard) -> Taker:
+    def take(run: Run) -> None:
+        heard.runs.append(run)
+        arrived.set()
+
+    return Taker(take, lambda *_: None)
+
+
+def ask(loop: asyncio.AbstractEventLoop, model: ServerModel, request: ServerRequest = ASK) -> Heard:
+    heard = Heard()
     try:
-        loop.run_until_complete(asyncio.wait_for(model.answer(request, heard.taker, heard.outcome), 20))
+        loop.run_until_complete(asyncio.wait_for(model.answer(request, taker(heard), heard.outcome), 20))
     except UserError as error:
-        return heard, str(error)
-    return heard, ""
+        heard.failed = str(error)
+    return heard
 
 
 @pytest.mark.parametrize("engine", STREAMS)
@@ -88,14 +63,14 @@ def ask(
 def test_each_engine_is_found_out_and_heard(loop: asyncio.AbstractEventLoop, engine: str, chunked: bool) -> None:
     with serving(engine, STREAMS[engine](WRITTEN), chunked=chunked) as fake:
         model = model_of(loop, fake)
-        heard, failed = ask(loop, model)
+        heard = ask(loop, model)
         loop.run_until_complete(model.close())
-    assert (model.served.engine, failed) == (engine, "")
+    assert (model.served.engine, heard.failed) == (engine, "")
     assert heard.text == WRITTEN.text
     assert heard.outcome.reason == "eos"
     assert heard.outcome.certainty == ("exact" if engine in EXACT else "unknown")
     if engine in EXACT:
-        assert heard.lengths == WRITTEN.lengths
+        assert [len(run.tokens) for run in heard.runs if run.tokens] == WRITTEN.lengths
     if engine != "OpenAI-compatible":
         assert (heard.outcome.prompt_tokens, heard.outcome.tokens) == (13, sum(WRITTEN.lengths))
 
@@ -105,9 +80,8 @@ STALLS = [
     ([*llama_server(WRITTEN)[:5], 60.0], "sent nothing for 2 s in the middle of the answer"),
     ([b": ping\n\n", 60.0], "has not begun to answer"),
     # What has not been read is lost when the connection is reset.
-    ([*llama_server(WRITTEN)[:5], lambda: taken.wait(60), BREAK], "broke off in the middle of the answer"),
+    ([*llama_server(WRITTEN)[:5], lambda: arrived.wait(60), BREAK], "broke off in the middle of the answer"),
     ([BREAK], "broke off before the answer began"),
-    ([b"data: " + b"x" * 30_000_000], "is no stream of an answer (xxx"),
 ]
 
 
@@ -115,26 +89,26 @@ STALLS = [
 def test_what_goes_wrong_in_a_stream_is_one_sentence_and_the_next_answer_comes(
     loop: asyncio.AbstractEventLoop, stream: list[Any], said: str
 ) -> None:
-    taken.clear()
+    arrived.clear()
     with serving("llama-server", stream) as fake:
         stalls = Patience(first=60 if len(stream) > 4 else 0.3, next=2)
         model = model_of(loop, fake, stalls if 60.0 in stream else None)
-        heard, failed = ask(loop, model)
-        assert said in failed
-        assert "\n" not in failed
+        heard = ask(loop, model)
+        assert said in heard.failed
+        assert "\n" not in heard.failed
         if len(stream) > 4:
             assert heard.text
             assert WRITTEN.text.startswith(heard.text)
         fake.stream, model.patience = llama_server(WRITTEN), Patience()
-        heard, failed = ask(loop, model)
+        heard = ask(loop, model)
         loop.run_until_complete(model.close())
-    assert (heard.text, failed) == (WRITTEN.text, "")
+    assert (heard.text, heard.failed) == (WRITTEN.text, "")
 
 
 def test_cancelling_closes_the_stream_and_the_server_sees_it(loop: asyncio.AbstractEventLoop) -> None:
     async def cancelled(model: ServerModel, fake: FakeServer) -> None:
         heard = Heard()
-        task = asyncio.ensure_future(model.answer(ASK, heard.taker, heard.outcome))
+        task = asyncio.ensure_future(model.answer(ASK, taker(heard), heard.outcome))
         while not heard.runs:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -156,11 +130,11 @@ def test_a_key_goes_to_its_server_alone_and_into_no_sentence(
     says = {"error": {"message": "bad key sk-marked-0123456789"}}
     with serving("vLLM", (400, says, {})) as fake, serving("vLLM") as other:
         model = model_of(loop, fake, key_env="FAKE_KEY")
-        assert "bad key [key]" in ask(loop, model)[1]
+        assert "bad key [key]" in ask(loop, model).failed
         fake.stream = (307, "", {"Location": f"{other.url}/v1/chat/completions"})
-        assert "Your key was not sent there." in ask(loop, model)[1]
+        assert "Your key was not sent there." in ask(loop, model).failed
         fake.stream = (401, {}, {})
-        assert ask(loop, model)[1] == f"127.0.0.1:{fake.port} does not accept the key in $FAKE_KEY (401). Check the key."
+        assert ask(loop, model).failed == f"127.0.0.1:{fake.port} does not accept the key in $FAKE_KEY (401). Check the key."
         loop.run_until_complete(model.close())
     assert {headers.get("Authorization") for _, headers, _ in fake.asked} == {"Bearer sk-marked-0123456789"}
     assert other.asked == []
@@ -171,8 +145,7 @@ def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
         model = model_of(loop, fake, model="small")
         ask(loop, model, ServerRequest(None, "Once", Sampling(temperature=0.5, top_p=0.9, seed=3), 20, ["\n"]))
         assert fake.asked[-1][0] == "/v1/completions"
-        body = fake.asked[-1][2]
-        assert {name: body[name] for name in ("model", "prompt", "temperature", "top_p", "seed", "max_tokens", "stop")} == {
+        body = {
             "model": "small",
             "prompt": "Once",
             "temperature": 0.5,
@@ -181,6 +154,7 @@ def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
             "max_tokens": 20,
             "stop": ["\n"],
         }
+        assert body.items() <= fake.asked[-1][2].items()
         ask(loop, model, ServerRequest(ASK.messages, sampling=Sampling(top_k=4)))
         assert fake.asked[-1][2]["top_k"] == 4
         with pytest.raises(UserError, match="has no model smal: did you mean small"):
@@ -227,13 +201,13 @@ def test_a_model_of_a_router_is_known_by_its_command_line(loop: asyncio.Abstract
 def test_vllm_is_told_once_to_tell_its_passes(loop: asyncio.AbstractEventLoop) -> None:
     with serving("vLLM", vllm(WRITTEN, told=False)) as fake:
         model = model_of(loop, fake)
-        found = []
+        answers = []
         for told in (False, False, True, True):
             fake.stream = vllm(WRITTEN, told=told)
-            before, (heard, _) = model.certainty, ask(loop, model)
-            found.append((before, heard.outcome.certainty, "detailed" in heard.outcome.doubt))
+            before, outcome = model.certainty, ask(loop, model).outcome
+            answers.append((before, outcome.certainty, "detailed" in outcome.doubt))
         loop.run_until_complete(model.close())
-    assert found == [
+    assert answers == [
         ("exact", "unknown", True),
         ("unknown", "unknown", False),
         ("unknown", "exact", False),

@@ -18,15 +18,13 @@ from specchat.backends import LoadOptions, Model, Sampling, load_model
 from specchat.backends.grammars.constraint import json_schema, regex
 from specchat.backends.hf.graphs.graphs import Rerun
 from specchat.backends.loading import builtin_path
-from specchat.decoders import Conversation, Generation, encode_prompt
-from specchat.decoders.acceptance import Acceptance
-from specchat.decoders.text import Stops
+from specchat.decoders import Acceptance, Conversation, Generation, Stops, encode_prompt
 
-from ...backends.hf.test_tokenizer import metaspace, raw
 from ...cases import FULL
 from ...fakes.answers import answered, one_by_one
 from ...fakes.models.llama_tiny import needs_llama, tiny_folder
 from ...fakes.models.thinkers import ANSWER, FAMILIES, THOUGHT, UNSAID, thinker
+from ...fakes.models.tokenizers import metaspace, raw
 from .cases import CONSTRAINTS, prompts, valid
 
 MOST = 120 if FULL else 48

@@ -14,8 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from specchat.backends import LoadOptions, Model, UserError, load_model
-from specchat.backends.base import Sampling
+from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
 from specchat.backends.grammars.constraint import Constraint, json_schema
 from specchat.backends.loading import builtin_gguf
 from specchat.decoders import encode_prompt

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import Model, Sampling
-from specchat.backends.loading import load_model
-from specchat.decoders import Conversation, registry
-from specchat.decoders.loop import Generation
+from specchat.backends import Model, Sampling, load_model
+from specchat.decoders import Conversation, Generation, registry
 from specchat.decoders.methods.beam import Beam
 from specchat.decoders.needs import DraftModel, TrainedDrafter
 

@@ -1,5 +1,6 @@
-"""Lookahead decoding: the window's layout, the truth of its n-grams, and the corner cases that others crash or lose in. The
-window and the pool are private, and read here: drafts show the one in part and the other by chance."""
+"""Lookahead decoding, Jacobi iterations and token recycling: window, n-grams, guesses and successors as published,
+and the corner cases that others crash or lose in. Windows, pools and tables are private, and read here: drafts show
+them in part."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.decoders import Conversation
-from specchat.decoders.loop import Generation
+from specchat.decoders import Conversation, Generation, Tree, Verified
+from specchat.decoders.acceptance import walk
+from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
 from specchat.decoders.methods.lookahead import Lookahead, LookaheadParams
+from specchat.decoders.methods.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
 
 from ...cases import cases
 from ...fakes.answers import plain
@@ -134,3 +137,151 @@ def test_the_pool_may_be_seeded_from_the_text() -> None:
     assert not seeded.window & {1, 2, 3}
     unseeded = Lookahead(LookaheadParams(ngram=4, text=False)).draft(drafting(text))
     assert unseeded.window == frozenset(range(1, len(unseeded)))
+
+
+def jacobi(**params: Any) -> Jacobi:
+    return Jacobi(JacobiParams(**params))
+
+
+def step(drafter: Jacobi, model: ToyModel, tokens: list[int]) -> list[int]:
+    """One pass over the drafter's block: extends `tokens`, returns the block."""
+    tree = drafter.draft(drafting(tokens))
+    path = [*tokens[:-1]]
+    chosen = []
+    for token in tree.tokens:
+        path.append(token)
+        chosen.append(model.ranked(path)[0])
+    accepted = walk(tree, chosen)
+    session = model.open_session()
+    drafter.learn(Verified(tree, chosen, accepted, session.evaluate(tree.tokens, tree.parents)))
+    tokens += [tree.tokens[node] for node in accepted[1:]] + [chosen[accepted[-1]]]
+    return tree.tokens[1:]
+
+
+@cases(80)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 9), st.integers(1, 9), st.sampled_from(["text", "repeat"]))
+def test_a_block_of_k_takes_at_most_k_passes(seed: int, memory: int, vocabulary: int, k: int, start: str) -> None:
+    model = ToyModel(seed, memory=memory, vocabulary=vocabulary)
+    drafter, tokens = jacobi(tokens=k, slide=False, start=start), [0, 1, 0, 1, 1]
+    blocks: list[int] = []  # passes of each
+    ends = 0
+    for _ in range(40):
+        length = len(tokens)
+        block = step(drafter, model, tokens)
+        if length > ends - 1:  # no guess of the last block is left: a new one, K places behind the pending token
+            blocks.append(0)
+            ends = length + k
+        assert len(block) == ends - length, "the block ends where it ended"
+        blocks[-1] += 1
+    assert max(blocks) <= k
+    assert tokens[5:] == plain(model, [0, 1, 0, 1, 1], len(tokens) - 5)
+
+
+def test_the_next_guesses_are_the_choices() -> None:
+    model, drafter, tokens = ToyModel(2, memory=3, vocabulary=50), jacobi(tokens=5), [1, 2, 3]
+    block = step(drafter, model, tokens)
+    assert len(tokens) == 4, "with 50 tokens no first guess is right"
+    path = [1, 2, 3, *block]
+    choices = [model.ranked(path[: i + 4])[0] for i in range(5)]
+    assert drafter.draft(drafting(tokens)).tokens[: 1 + 5] == [tokens[-1], *choices]
+
+
+def test_a_right_block_is_taken_whole() -> None:
+    model, tokens = ToyModel(2, memory=3, vocabulary=50), [1, 2, 3]
+    answer = plain(model, tokens, 12)
+    drafter = jacobi(tokens=5)
+    step(drafter, model, tokens)
+    drafter._guesses = answer[1:6]
+    step(drafter, model, tokens)
+    assert tokens == [1, 2, 3, *answer[:7]], "K guesses and one"
+
+
+def test_first_guesses() -> None:
+    text = [4, 5, 6, 99, 7]
+    assert jacobi(tokens=3, start="repeat").draft(drafting(text)).tokens == [7, 7, 7, 7]
+    drawn = jacobi(tokens=30).draft(drafting(text, eos=[99]))
+    assert drawn == jacobi(tokens=30).draft(drafting(text, eos=[99]))
+    assert set(drawn.tokens) == {4, 5, 6, 7}
+    assert drawn != jacobi(tokens=30, seed=1).draft(drafting(text, eos=[99]))
+
+
+def recycle(rows: dict[int, tuple[int, ...]] | None = None, **params: Any) -> Recycle:
+    drafter = Recycle(RecycleParams(**params))
+    for token, row in (rows or {}).items():
+        drafter._table.write(token, row)
+    return drafter
+
+
+def paths(tree: Tree) -> set[tuple[int, ...]]:
+    return {tuple(tree.tokens[i] for i in tree.path(node)) for node in range(len(tree))}
+
+
+@cases(100)
+@given(st.integers(0, 10**6), st.integers(1, 24), st.integers(0, 5), st.booleans())
+def test_the_tree_is_the_most_probable_one(seed: int, nodes: int, room: int, branching: bool) -> None:
+    rng = random.Random(seed)
+    rows = {token: tuple(rng.sample(range(6), rng.randint(0, 4))) for token in range(6)}
+    tree = recycle(rows, nodes=nodes, shape="fixed", text=False).draft(drafting([0], room=room, branching=branching, eos=[5]))
+    # Every path there is, with the product of its ranks' shares.
+    level: dict[tuple[int, ...], float] = {(0,): 1.0}
+    everything = dict(level)
+    for _ in range(room):
+        level = {
+            (*path, token): p * SHARES[rank]
+            for path, p in level.items()
+            if path[-1] != 5
+            for rank, token in enumerate(rows[path[-1]])
+            if branching or rank == 0
+        }
+        everything |= level
+    grown = paths(tree)
+    assert len(grown) == len(tree) == min(nodes, len(everything))
+    best = sorted(everything.values(), reverse=True)[: len(tree)]
+    assert sorted((everything[path] for path in grown), reverse=True) == best
+
+
+def test_every_evaluated_node_fills_its_row() -> None:
+    model = ToyModel(1, memory=1, vocabulary=20)
+    conversation = Conversation(model)
+    evaluated = set()
+    for step in Generation(conversation, [1, 2, 3], "recycle", settings={"successors": 5, "text": False}, max_tokens=60):
+        evaluated |= set(step.tree.tokens)
+    drafter = conversation.drafter("recycle", {"successors": 5, "text": False})
+    assert isinstance(drafter, Recycle)
+    assert set(drafter._table._rows) == evaluated
+    for token in evaluated:
+        assert drafter._table.row(token) == tuple(model.ranked([token])[:5])
+
+
+def test_of_a_token_met_twice_the_accepted_one_counts() -> None:
+    model = ToyModel(2, memory=2, vocabulary=30)
+    session = model.open_session()
+    tree = Tree([1, 2, 3, 2], [-1, 0, 0, 2])
+    scores = session.evaluate(tree.tokens, tree.parents)
+    drafter = recycle(successors=4)
+    drafter.learn(Verified(tree, [2, 5, 6, 7], [0, 1], scores))
+    assert model.ranked([1, 2])[:4] != model.ranked([3, 2])[:4]
+    assert drafter._table.row(2) == tuple(model.ranked([1, 2])[:4])
+    assert drafter._table.row(3) == tuple(model.ranked([1, 3])[:4])
+
+
+def test_the_text_gives_first_successors() -> None:
+    tree = recycle(nodes=8).draft(drafting([1, 2, 3, 1, 4, 1]))
+    assert paths(tree) >= {(1, 4), (1, 2), (1, 2, 3), (1, 4, 1)}
+    assert tree.tokens[1] == 4, "the latest first"
+    assert len(recycle(nodes=8, text=False).draft(drafting([1, 2, 3, 1, 4, 1]))) == 1
+    # What the target thinks replaces it, and keeps its width.
+    drafter = recycle({1: (7, 8)}, successors=2)
+    assert drafter.draft(drafting([1, 9, 1])).tokens[:2] == [1, 9]
+    assert drafter._table.row(1) == (9, 7)
+
+
+def test_the_table_is_bounded() -> None:
+    table = SuccessorTable(rows=10)
+    for token in range(100):
+        table.write(token, (1, 2))
+        table.write(0, (3,))
+    assert set(table._rows) == {0, *range(91, 100)}
+    table = SuccessorTable(rows=10)
+    table.follow(range(100))
+    assert len(table._rows) == 10

@@ -10,12 +10,8 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
-from specchat.backends.base import Scores
-from specchat.decoders import Conversation, Generation, encode_prompt
-from specchat.decoders.acceptance import Acceptance
-from specchat.decoders.base import Verified
-from specchat.decoders.loop import Step
+from specchat.backends import LoadOptions, Model, Sampling, Scores, UserError, load_model
+from specchat.decoders import Acceptance, Conversation, Generation, Step, Verified, encode_prompt
 from specchat.decoders.parts import ahead as module
 from specchat.decoders.parts.ahead import Ahead, OwnThread
 

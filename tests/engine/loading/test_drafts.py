@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import loading
+from specchat.backends import LoadOptions, UserError, loading
 from specchat.backends.loading import builtin_gguf, builtin_path, find_model
-from specchat.backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions
+from specchat.backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE
 from specchat.decoders import Generation
 from specchat.decoders.parts.ahead import OwnThread
 from specchat.engine import drafts as module
 from specchat.engine.drafts import Drafters, load_options, open_conversation, refusals
 from specchat.engine.messages import Load
 from specchat.engine.wire import dump, parse
-from specchat.errors import UserError
 
 from ...fakes.drafters.head_files import write_head
 from ...fakes.drafters.heads import target

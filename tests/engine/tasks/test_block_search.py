@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from specchat.app.cli.bench.items import read_items
-from specchat.backends import ROOT, Model, Sampling
+from specchat.backends import ROOT, Cancelled, Model, Sampling
 from specchat.backends.base import Block, Layers
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders.methods.early_exit import parse_skip
 from specchat.engine.tasks import block_search
 from specchat.engine.tasks.block_search import BudgetedSession, BudgetSpent, GreedyText, Scorer, Walk, find_blocks
 from specchat.engine.tasks.work import TaskContext
-from specchat.errors import Cancelled
 
 from ...cases import FULL
 from ...fakes.models.tiny import tiny_model

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from specchat.backends import LoadOptions
 from specchat.backends.heads.base import Head
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import find_model
-from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import new_file
 from specchat.builtin.recipe.training.gguf_head import export_head
 

@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specchat.backends import LoadOptions
 from specchat.backends.files.checkpoint import check_folder
 from specchat.backends.heads.base import Kind
 from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head
 from specchat.backends.hf.model import TransformersModel, load_transformers
-from specchat.backends.options import LoadOptions
 
 from ..models.references import hidden, network, room
 from ..models.tiny import VOCAB, tiny_model, write_model

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from specchat.backends import LoadOptions
 from specchat.backends.hf.model import TransformersModel, load_transformers
-from specchat.backends.options import LoadOptions
 
 from ..models.references import room
 from ..models.tiny import VOCAB, write_tokenizer

@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from specchat.backends import LoadOptions
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path, find_model
-from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import add_tokenizer, new_file
 
 from ..drafters.heads import load

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from specchat.backends import LoadOptions
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
-from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import export
 
 from . import references

@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
-from specchat.backends.base import Model
+from specchat.backends import LoadOptions, Model
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.llama.model import load_llama
-from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.tokenizer import build
 
 from .llama_tiny import FLOAT32, gguf_of, room
+from .tokenizers import letters, save_tokenizer
 
 CONTEXT = 512
 ROWS = 319
@@ -240,22 +240,18 @@ def vocabulary(family: Family) -> tuple[list[str], list[str]]:
 
 def write(family: Family, folder: Path) -> Path:
     """Write the model and its tokenizer."""
-    from tokenizers import AddedToken, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from tokenizers import AddedToken
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     control, plain = vocabulary(family)
     core = build()
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = {letter: i for i, letter in enumerate([*letters, "zz"])}
+    words = {letter: i for i, letter in enumerate([*letters(), "zz"])}
     core.model = type(core.model)(vocab=words, merges=[("z", "z")])  # llama.cpp wants one
     core.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in control])
     core.add_tokens([AddedToken(name, special=False, normalized=False) for name in plain])
-    fast: Any = PreTrainedTokenizerFast
     end = "<|return|>" if "<|return|>" in control else "<|end|>"
-    tokenizer = fast(tokenizer_object=core, bos_token="<|bos|>", eos_token=end, additional_special_tokens=control[1:])
-    tokenizer.chat_template = family.template
-    folder.mkdir(parents=True)
-    tokenizer.save_pretrained(folder)
+    special = {"bos_token": "<|bos|>", "eos_token": end, "additional_special_tokens": control[1:]}
+    save_tokenizer(core, folder, family.template, **special)
     ids = {name: core.token_to_id(name) or 0 for name in (*control, *plain)}
     config = LlamaConfig(
         vocab_size=ROWS,

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
+from specchat.backends import LoadOptions
 from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.model import TransformersModel, load_transformers
-from specchat.backends.options import LoadOptions
 
 from .references import network, room
+from .tokenizers import byte_level, letters, save_tokenizer
 
 VOCAB = 256
 WINDOW = 32
@@ -81,20 +82,10 @@ TREES = ("llama", "qwen2", "qwen3", "qwen3-moe", "gpt2", "gemma2", "gemma3", "mi
 
 
 def write_tokenizer(folder: Path) -> None:
-    """A byte-level tokenizer: SPECIAL, then the printable bytes' letters up to VOCAB; no merges."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    """Write a byte-level tokenizer: SPECIAL, then the printable bytes' letters up to VOCAB; no merges."""
     # The last letters are those of bytes that UTF-8 hardly uses; VOCAB leaves no room for them beside the special tokens.
-    vocab = {name: i for i, name in enumerate((*SPECIAL, *letters[: VOCAB - len(SPECIAL)]))}
-    core = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token=None))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    core.decoder = decoders.ByteLevel()
-    fast: Any = PreTrainedTokenizerFast
-    tokenizer = fast(tokenizer_object=core, bos_token="<s>", eos_token="</s>", additional_special_tokens=list(SPECIAL[2:]))
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.save_pretrained(folder)
+    core = byte_level((*SPECIAL, *letters()[: VOCAB - len(SPECIAL)]), use_regex=False)
+    save_tokenizer(core, folder, TEMPLATE, bos_token="<s>", eos_token="</s>", additional_special_tokens=list(SPECIAL[2:]))
 
 
 def write_model(kind: str, folder: Path, **sizes: int) -> Path:

@@ -6,11 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specchat.backends.base import Layers, Sampling
-from specchat.backends.info import Capabilities
-from specchat.decoders.base import Context
-from specchat.decoders.loop import Generation
-from specchat.decoders.tree import Tree
+from specchat.backends import Capabilities, Sampling
+from specchat.backends.base import Layers
+from specchat.decoders import Context, Generation, Tree
 
 from ..recorded import RecordedModel, RecordedScores, RecordedSession
 

@@ -13,9 +13,8 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from specchat.backends import Model, Sampling
-from specchat.decoders import encode_prompt
+from specchat.decoders import Context, Verified, encode_prompt
 from specchat.decoders.acceptance import walk
-from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.auto import figures
 from specchat.decoders.methods.auto.auto import TRIAL, Auto, AutoParams
 

@@ -1,10 +1,11 @@
-"""Draft model, early exit and token trees: what they draft, what they cost, and where they say no. Failures are patched in;
-contexts are private."""
+"""Draft models, several of them, early exit and token trees: what they draft, what they cost, and where they say no.
+Failures are patched in; contexts are private."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -14,17 +15,18 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from specchat.backends import Model, Sampling, UserError
+from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
+from specchat.backends.base import Block
 from specchat.backends.hf.session import TransformersSession
-from specchat.decoders import Conversation, Generation, encode_prompt
-from specchat.decoders.acceptance import Acceptance
-from specchat.decoders.loop import Step
+from specchat.decoders import Acceptance, Conversation, Generation, Step, encode_prompt
+from specchat.decoders.methods.early_exit import parse_skip, skip_text
 from specchat.decoders.parts.vocabularies import Reencoded
 from specchat.decoders.registry import methods
 
-from ....cases import FULL
-from ....fakes.answers import answered
+from ....cases import FULL, only_full
+from ....fakes.answers import answered, plain
 from ....fakes.drafters import heads
+from ....fakes.models.llama_tiny import needs_llama
 from ....fakes.models.tiny import tiny_model
 from ....fakes.prompts import TEXTS
 
@@ -33,18 +35,20 @@ COPY = f"Repeat this text exactly: {TEXTS[0]}"
 TOKENS = 96 if FULL else 48
 
 
-def run(target: Model, draft: Model | None, *asked: Any, **options: Any) -> tuple[Generation, list[Step]]:
+def drafted_answer(
+    target: Model, draft: Model | Sequence[Model] | None, *asked: Any, **options: Any
+) -> tuple[Generation, list[Step]]:
     """An answer and its steps."""
     return answered(target, *asked, draft=draft, **{"max_tokens": TOKENS, **options})
 
 
-def plain(target: Model, prompt: str | Sequence[int], **options: Any) -> list[int]:
-    return run(target, None, prompt, **options)[0].answer
+def plain_answer(target: Model, prompt: str | Sequence[int], **options: Any) -> list[int]:
+    return drafted_answer(target, None, prompt, **options)[0].answer
 
 
 def test_a_draft_model_that_is_the_target_is_always_right(builtin_model: Model) -> None:
     for sampling in (Sampling(), Sampling(temperature=1.0, seed=9), Sampling(temperature=0.7, top_p=0.9, seed=1)):
-        generation, _ = run(
+        generation, _ = drafted_answer(
             builtin_model, builtin_model, "Tell me a story.", "draft", {"tokens": 5, "schedule": "constant"}, sampling=sampling
         )
         assert generation.totals.acceptance_rate == 1.0
@@ -53,8 +57,8 @@ def test_a_draft_model_that_is_the_target_is_always_right(builtin_model: Model) 
 
 def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model: Model) -> None:
     for text in (TEXTS[0], "Tell me a story about a dog.", *(TEXTS[1:] if FULL else ())):
-        chain, _ = run(builtin_model, draft_model, text, "draft", {"tokens": 5, "schedule": "constant"})
-        tree, _ = run(builtin_model, draft_model, text, "tree", {"depth": 5})
+        chain, _ = drafted_answer(builtin_model, draft_model, text, "draft", {"tokens": 5, "schedule": "constant"})
+        tree, _ = drafted_answer(builtin_model, draft_model, text, "tree", {"depth": 5})
         assert tree.answer == chain.answer
         assert tree.totals.steps <= chain.totals.steps + 1  # luck with the borders of steps
 
@@ -64,7 +68,9 @@ def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model:
 def test_an_expansion_grows_whole(builtin_model: Model, draft_model: Model, nodes: int, sampling: Sampling, rule: str) -> None:
     settings = {"nodes": nodes, "expansion": "1,1,3,1,1,1,1,1", "merge": "lookup"}
     rule_of = Acceptance.parse(rule)
-    _, steps = run(builtin_model, draft_model, STORY, "tree", settings, sampling=sampling, acceptance=rule_of, max_tokens=32)
+    _, steps = drafted_answer(
+        builtin_model, draft_model, STORY, "tree", settings, sampling=sampling, acceptance=rule_of, max_tokens=32
+    )
     found = [Counter(step.tree.depths()) for step in steps[:3]]
     assert all(widths[depth] >= (1 if depth < 3 else 3) for widths in found for depth in range(9))
 
@@ -75,7 +81,7 @@ def test_soft_acceptance_sees_the_drafts_probabilities_at_temperature_0(
 ) -> None:
     loose = 0
     soft = Acceptance("soft", beta=0.0)
-    for step in run(builtin_model, draft_model, STORY, method, acceptance=soft)[1]:
+    for step in drafted_answer(builtin_model, draft_model, STORY, method, acceptance=soft)[1]:
         tree = step.tree
         proposed = {node for draws in (tree.probs or {}).values() for node in draws.nodes}
         assert proposed == set(range(1, len(tree)))
@@ -90,7 +96,7 @@ def test_soft_acceptance_sees_the_drafts_probabilities_at_temperature_0(
 def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = tiny_model("llama")
     ids = list(range(20, 60))
-    wanted = plain(model, ids, max_tokens=30)
+    wanted = plain_answer(model, ids, max_tokens=30)
     session_pass = TransformersSession._pass
     for fails_at in range(2, 12, 1 if FULL else 3):
         left = [fails_at]
@@ -118,16 +124,16 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
 
 
 def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Model) -> None:
-    generation, _ = run(builtin_model, builtin_model, COPY, "greedy", max_tokens=10)
+    generation, _ = drafted_answer(builtin_model, builtin_model, COPY, "greedy", max_tokens=10)
     drafter = Reencoded(builtin_model, builtin_model, 512)
     line = drafter.line(generation._context(), 6)
     drafter.close()
-    expected = plain(builtin_model, COPY, max_tokens=16)[10:]
+    expected = plain_answer(builtin_model, COPY, max_tokens=16)[10:]
     assert line
     assert line == expected[: len(line)]
     for sampling in (Sampling(), Sampling(0.8, repetition_penalty=1.2, seed=1)):
-        expected = plain(builtin_model, COPY, max_tokens=16, sampling=sampling)
-        generation, _ = run(
+        expected = plain_answer(builtin_model, COPY, max_tokens=16, sampling=sampling)
+        generation, _ = drafted_answer(
             builtin_model, tiny_model("llama"), COPY, "draft", {"reencode": True}, max_tokens=16, sampling=sampling
         )
         assert generation.answer == expected
@@ -140,8 +146,8 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
     prompt = encode_prompt(builtin_model, COPY)
     shorter = copy(draft_model)
     shorter.info = replace(draft_model.info, context=len(prompt) + 10)
-    generation, steps = run(builtin_model, shorter, prompt, method)
-    assert generation.answer == plain(builtin_model, COPY)
+    generation, steps = drafted_answer(builtin_model, shorter, prompt, method)
+    assert generation.answer == plain_answer(builtin_model, COPY)
     assert steps[0].drafted > 0
     assert not steps[0].note
     assert steps[-1].drafted == 0
@@ -202,3 +208,137 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
     assert chisquare(counts, wanted).pvalue > 1e-3
     assert accepted > draws / 30
     conversation.close()
+
+
+PROMPTS = ("Tell me a story about a dog.", f"Repeat this text exactly: {TEXTS[0]}", *(TEXTS if FULL else ()))
+
+
+@pytest.fixture(scope="module")
+def drafts(draft_model: Model) -> tuple[Model, Model]:
+    """Two draft models, the better one first."""
+    options = LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1)
+    return draft_model, load_model("builtin-draft", options)
+
+
+@pytest.mark.parametrize(
+    ("settings", "temperature"),
+    [
+        ({}, 0.0),
+        ({"expansion": "3,2,1,1", "nodes": 24}, 0.8),
+        pytest.param({}, 0.8, marks=only_full),
+        pytest.param({"merge": "lookup,recycle", "nodes": 24}, 0.0, marks=only_full),
+    ],
+)
+def test_a_tree_of_several_models_is_accepted_and_changes_no_token(
+    builtin_model: Model, drafts: tuple[Model, Model], settings: Any, temperature: float
+) -> None:
+    sampling = Sampling(temperature=temperature, seed=4)
+    most = 1 + 2 * 21 if "expansion" in settings else settings.get("nodes", 20)  # each model's expansion is whole
+    for prompt in PROMPTS:
+        generation, steps = drafted_answer(builtin_model, drafts, prompt, "tree", settings, sampling=sampling)
+        assert generation.answer == plain(builtin_model, prompt, sampling=sampling, max_tokens=TOKENS)
+        assert generation.totals.tokens_per_step >= 2.0
+        assert {"draft", "draft-2"} <= set(generation.totals.parts)
+        assert all(part.drafted > 0 for part in generation.totals.parts.values())
+        for step in steps:
+            if step.drafted:
+                assert len(step.sources) == len(step.tree) <= most
+                assert step.sources[0] == 0
+                assert all(0 < source < 1 << len(step.drafters) for source in step.sources[1:])
+                assert sum(step.shares) == pytest.approx(1)
+
+
+def test_only_those_that_are_named_draft(builtin_model: Model, drafts: tuple[Model, Model]) -> None:
+    for name, only in (("draft", drafts[0]), ("draft-2", drafts[1])):
+        named, _ = drafted_answer(builtin_model, drafts, PROMPTS[0], "tree", {"merge": name})
+        alone, _ = drafted_answer(builtin_model, (only,), PROMPTS[0], "tree")
+        assert named.totals.runs == alone.totals.runs
+        assert not named.totals.parts, "it is all one model's own"
+    # Where a chain ends depends with the cascade on what a pass was measured to take.
+    own = {"cascade": False}
+    first, _ = drafted_answer(builtin_model, drafts, PROMPTS[0], "draft", own)
+    assert first.totals.runs == drafted_answer(builtin_model, drafts[:1], PROMPTS[0], "draft", own)[0].totals.runs
+
+
+def test_rejection_sampling_gets_independent_draws_from_each_model(builtin_model: Model, draft_model: Model) -> None:
+    """One model twice: with the same noise both would draw the same, and the test of the second draw would prove nothing."""
+    sampling, prompt = Sampling(temperature=2.0, seed=1), PROMPTS[0]
+    options: dict[str, Any] = {"sampling": sampling, "acceptance": Acceptance("rejection")}
+    _, steps = drafted_answer(builtin_model, (draft_model, draft_model), prompt, "tree", **options)
+    pairs = []
+    for step in steps:
+        draws = (step.tree.probs or {}).get(0)
+        if draws is not None and draws.then is not None:
+            pairs.append((step.tree.tokens[draws.nodes[0]], step.tree.tokens[draws.then.nodes[0]]))
+    assert sum(first != second for first, second in pairs) > len(pairs) / 4 > 0
+    _, steps = drafted_answer(builtin_model, (draft_model, draft_model), prompt, "tree", sampling=sampling)
+    assert all(step.tree.probs is None for step in steps)
+
+
+def test_it_names_the_model_that_does_not_fit(builtin_model: Model, draft_model: Model) -> None:
+    stranger = tiny_model("llama")
+    with pytest.raises(UserError, match=rf"tokenizer differs .* to {stranger.info.name}"):
+        drafted_answer(builtin_model, (draft_model, stranger), PROMPTS[0], "tree")
+    for merge, words in (
+        ("draft,draft-3", "names draft-3, and 2 draft models are loaded. Load another"),
+        ("draft-x", "takes lookup"),
+    ):
+        with pytest.raises(UserError, match=rf"tree\.merge {words}"):
+            drafted_answer(builtin_model, (draft_model, builtin_model), PROMPTS[0], "tree", {"merge": merge})
+
+
+def test_of_themselves_half_of_the_layers_draft(builtin_model: Model) -> None:
+    drafted = {}
+    for layers in (0, 4, 7):
+        settings = {"layers": layers, "tokens": 3, "schedule": "constant"}
+        text = "What is the capital of France?"
+        drafted[layers] = answered(builtin_model, text, "early-exit", settings, max_tokens=48)[0].totals.drafted
+    assert drafted[0] == drafted[4] != drafted[7]
+
+
+def test_lists() -> None:
+    a2, m2 = Block(2, "attention"), Block(2, "mlp")
+    assert parse_skip("2", 4) == parse_skip("2a,2m", 4) == parse_skip(" 2 , 2A ", 4) == (0, 1, 3)
+    assert parse_skip("2a", 4) == (0, 1, m2, 3)
+    assert parse_skip("2m,0", 4) == (1, a2, 3)
+    assert parse_skip("1-2m,3", 4) == (0, Block(1, "attention"), a2)
+    assert parse_skip("1 - 3", 4) == (0,)
+    for text in ("2", "0-2", "1a,3m", "0a,1-2,3-4m", "2a,3m,4"):
+        left_out = {(layer, kind) for layer in range(6) for kind in "am"}
+        for part in parse_skip(text, 6):
+            left_out -= {(part.layer, part.kind[0])} if isinstance(part, Block) else {(part, "a"), (part, "m")}
+        assert skip_text(left_out) == text
+
+
+@pytest.mark.parametrize("skip", ["", ",", "3,", "a", "3b", "a3", "3-", "-3", "3-4-5", "3 a m", "²", "1" * 5000, "3am", "drei"])
+def test_what_is_no_list_is_told_how_to_write_one(skip: str) -> None:
+    with pytest.raises(UserError, match=r"^early-exit\.skip is a list of layers and blocks such as 3a,4-6,7m .*\.$"):
+        parse_skip(skip, 8)
+
+
+@pytest.mark.parametrize("skip", ["8", "8a", "3-8", "0-99999", "5-3", "5-3m"])
+def test_layers_that_are_not_there_are_named(skip: str) -> None:
+    with pytest.raises(UserError, match=rf"^early-exit\.skip takes layers from 0 to 7 in ascending order, not '{skip}'\.$"):
+        parse_skip(skip, 8)
+
+
+def test_something_has_to_be_left() -> None:
+    with pytest.raises(UserError, match="leaves nothing to run"):
+        parse_skip("0-7a,0-7m", 8)
+
+
+def test_a_model_whose_blocks_cannot_be_told_apart_says_so_and_goes_on() -> None:
+    model = tiny_model("bloom")
+    with pytest.raises(UserError, match="whole layers only"):
+        answered(model, [5, 6, 7], "early-exit", {"skip": "1a"}, max_tokens=8)
+    for skip in ("1", "1-2"):
+        assert answered(model, [5, 6, 7], "early-exit", {"skip": skip}, max_tokens=8)[0].answer == plain(model, [5, 6, 7], 8)
+
+
+@needs_llama
+def test_llama_cpp_says_that_it_runs_all_layers() -> None:
+    with (
+        closing(load_model("builtin", LoadOptions(backend="llama.cpp"))) as model,
+        pytest.raises(UserError, match=r"early-exit is not available here: llama\.cpp runs all layers of a model or none"),
+    ):
+        answered(model, COPY, "early-exit", max_tokens=8)

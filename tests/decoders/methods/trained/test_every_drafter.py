@@ -12,9 +12,7 @@ import pytest
 from specchat.backends import Model, Sampling, UserError
 from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
-from specchat.decoders import Conversation, Generation
-from specchat.decoders.acceptance import Acceptance
-from specchat.decoders.loop import Step
+from specchat.decoders import Acceptance, Conversation, Generation, Step
 from specchat.engine.drafts import Drafters, open_conversation, refusals
 from specchat.engine.messages import Load
 

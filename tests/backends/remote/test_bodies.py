@@ -1,4 +1,4 @@
-"""A constraint goes to each engine in its own fields, or is refused with the reason."""
+"""Requests to each engine: constraints, thoughts and words for thinking in its own fields, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from specchat.backends.base import Message
+from specchat.backends import Message, UserError
 from specchat.backends.grammars.constraint import Constraint, grammar, json_object, json_schema, regex
 from specchat.backends.remote.bodies import ServerRequest, body_of
+from specchat.backends.remote.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
 from specchat.backends.remote.identify import Served
-from specchat.errors import UserError
+from specchat.engine.messages import Generate
+from specchat.engine.remote import make_server_request
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
@@ -87,3 +89,55 @@ def test_what_comes_back_is_looked_at() -> None:
     assert not json_schema({"type": "string", "format": "ipv4"}).matches('"1.2.3"')
     assert regex("[a-c]+ é").matches("abc é")
     assert not grammar(GBNF).matches("yes, no")
+
+
+BACK: list[Message] = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "Hi", "thought": "Hm"},
+    {"role": "user", "content": "?"},
+]
+
+
+def request_of(engine: str, request: ServerRequest, under: str = "") -> dict[str, Any]:
+    """Build the body that a server of this engine gets."""
+    return body_of(Served(engine, "/v1", "m"), request, under)[1]
+
+
+def test_a_thought_goes_back_where_the_engine_takes_it() -> None:
+    """To an unknown server under the name that it came under."""
+    fields = {LLAMA_SERVER: "reasoning_content", VLLM: "reasoning", SGLANG: "reasoning_content", OLLAMA: "reasoning"}
+    for engine, field in {**fields, UNKNOWN: ""}.items():
+        back = request_of(engine, ServerRequest(BACK))["messages"][1]
+        assert back == {"role": "assistant", "content": "Hi"} | ({field: "Hm"} if field else {}), engine
+    for field in ("reasoning", "reasoning_content"):
+        assert request_of(UNKNOWN, ServerRequest(BACK), field)["messages"][1][field] == "Hm"
+
+
+@pytest.mark.parametrize(
+    ("engine", "think", "sent"),
+    [
+        (LLAMA_SERVER, "off", {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}}),
+        (LLAMA_SERVER, "high", {"chat_template_kwargs": {"reasoning_effort": "high"}}),
+        (VLLM, "on", {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}}),
+        (VLLM, "low", {"reasoning_effort": "low"}),
+        (OLLAMA, "off", {"reasoning_effort": "none"}),
+        (UNKNOWN, "high", {"reasoning_effort": "high"}),
+        (UNKNOWN, "", {}),
+    ],
+)
+def test_a_word_goes_out_as_the_engine_takes_it(engine: str, think: str, sent: dict[str, Any]) -> None:
+    request = make_server_request(Generate(1, prompt="hi", think=think))
+    body = request_of(engine, request)
+    assert {name: body[name] for name in ("chat_template_kwargs", "reasoning_effort") if name in body} == sent
+
+
+def test_budgets_and_variables() -> None:
+    request = make_server_request(
+        Generate(1, prompt="hi", think="on", think_budget=9, template_vars={"enable_thinking": "maybe", "x": 1})
+    )
+    body = request_of(LLAMA_SERVER, request)
+    assert body["thinking_budget_tokens"] == 9
+    assert body["chat_template_kwargs"] == {"enable_thinking": "maybe", "thinking": True, "x": 1}
+    for wrong in ({"think_budget": 9}, {"template_vars": {"x": 1}}):
+        with pytest.raises(UserError, match="Leave out"):
+            request_of(UNKNOWN, make_server_request(Generate(1, prompt="hi", **wrong)))
