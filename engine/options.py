@@ -22,7 +22,7 @@ from ..backends.options import (
     draft_names,
     rebuild_command,
 )
-from ..backends.remote.address import find_server, is_url, root_of
+from ..backends.remote.address import find_server, is_url, parse_url
 from ..option import NEXT_ANSWER, declared_options, option
 
 __all__ = [
@@ -48,9 +48,9 @@ __all__ = [
     "flops",
     "is_url",
     "least_share",
+    "parse_url",
     "plain_passes",
     "rebuild_command",
-    "root_of",
 ]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
@@ -14,10 +15,9 @@ from ..backends.base import Sampling
 from ..backends.grammars.constraint import constraint_of
 from ..backends.remote.address import Address, find_server
 from ..backends.remote.bodies import ServerRequest
-from ..backends.remote.chunks import NO_ID
-from ..backends.remote.model import ServerModel, connect
-from ..backends.remote.runs import Run
-from ..backends.remote.stream import Outcome, Taker
+from ..backends.remote.events import NO_ID
+from ..backends.remote.model import ServerModel, Taker, connect
+from ..backends.remote.runs import Outcome, Run
 from ..backends.thinking.split import THOUGHT
 from ..decoders import registry
 from ..errors import Cancelled, UserError
@@ -47,6 +47,68 @@ CLOSE_SECONDS = 2.0
 T = TypeVar("T")
 
 
+class RemoteAnswer:
+    """One answer of a server. Its task is used on the event loop's thread alone.
+
+    Args:
+        model: the server.
+        request: with the prompt.
+        post: receives the events.
+
+    Raises:
+        UserError: no server can do it.
+    """
+
+    def __init__(self, model: ServerModel, request: Generate, post: Callable[[Event], None]) -> None:
+        self.model = model
+        self.lane = request.lane
+        self._request = make_server_request(request)
+        self._id = request.id
+        self._post = post
+        self._outcome = Outcome()
+        self._taker = Taker(
+            lambda run: post(Steps(request.id, [record(run, model.method)])),
+            lambda done, total, seconds: post(Prefilling(request.id, done, total, seconds)),
+        )
+
+    def begin(self, ended: Callable[[int], None]) -> None:
+        """Start the task; `ended` is called with the id when it is over, before the last event."""
+        started = time.monotonic()
+        self._post(Started(self._id, self.lane, self.model.method, "", 0, 0, certainty=self.model.certainty))
+        self.task = asyncio.get_running_loop().create_task(self.model.answer(self._request, self._taker, self._outcome))
+
+        def end(task: asyncio.Task[None]) -> None:
+            ended(self._id)
+            self._post(self._last_event(task, time.monotonic() - started))
+
+        # A task that is cancelled before its first step runs none of its code, but is over too.
+        self.task.add_done_callback(end)
+
+    def _last_event(self, task: asyncio.Task[None], seconds: float) -> Event:
+        outcome, constraint = self._outcome, self._request.constraint
+        if task.cancelled():
+            outcome.reason = "cancelled"
+        elif (error := task.exception()) is not None:
+            failed = failure(self._id, error)
+            failed.served = served_figures(outcome)
+            return failed
+        reason, valid = outcome.reason or "eos", None
+        if constraint is not None and outcome.reason not in ("cancelled", "stop"):
+            valid = constraint.matches(self._taker.parts.answer.strip())
+        if valid is False and reason == "eos":
+            outcome.doubt = f"{self.model.served.engine} did not keep to what was asked of its answer."
+        return Finished(
+            id=self._id,
+            reason=reason,
+            tail="",
+            prefill_seconds=outcome.prefill_seconds,
+            busy_seconds=outcome.prefill_seconds + outcome.decode_seconds or seconds,
+            thinking=self._taker.parts.part == THOUGHT,
+            valid=valid,
+            served=served_figures(outcome),
+        )
+
+
 class ServerAnswers:
     """The models on servers that are in use, and the answers that they write. Called from the engine's main thread.
 
@@ -56,15 +118,12 @@ class ServerAnswers:
 
     def __init__(self, post: Callable[[Event], None]) -> None:
         self._post = post
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        """The running answers' tasks, by id. This, and the next one, are used on the loop's thread alone."""
-        self._lanes: dict[str, int] = {}
-        """The running answers, by lane."""
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="servers", daemon=True).start()
+        self._answers: dict[int, RemoteAnswer] = {}
+        """The running answers, by id."""
         self._measured: dict[str, ServerModel] = {}
         """Other servers that are measured, by name."""
-        self._writers: dict[int, ServerModel] = {}
-        """The server of each answer that has begun and not ended, as the main thread knows it."""
 
     def load(self, address: Address, cancelled: Callable[[], bool]) -> ServerModel:
         """Connect to a server and identify it.
@@ -77,7 +136,7 @@ class ServerAnswers:
 
     def _result(self, work: Coroutine[Any, Any, T], cancelled: Callable[[], bool]) -> T:
         """Wait for the result of some work on the loop."""
-        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         while True:
             with contextlib.suppress(TimeoutError):
                 return future.result(POLL_SECONDS)
@@ -103,11 +162,9 @@ class ServerAnswers:
             options = {name: value for name, value in command.options.items() if name != "at"}
             if at := command.options.get("at"):
                 model = self._other_server(str(at["model"]), at["servers"], cancelled)
-            result = self._result(measure_answer(model, **options), cancelled)
+            self._post(Worked(command.id, self._result(measure_answer(model, **options), cancelled)))
         except BaseException as error:  # see `failure`
             self._post(failure(command.id, error))
-            return
-        self._post(Worked(command.id, result))
 
     def _other_server(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> ServerModel:
         if name not in self._measured:
@@ -122,33 +179,33 @@ class ServerAnswers:
     def start(self, model: ServerModel, request: Generate) -> None:
         """Begin an answer."""
         try:
-            server_request = make_server_request(request)
+            if any(answer.lane == request.lane for answer in list(self._answers.values())):
+                raise UserError("An answer is being written here. Wait for it, or cancel it first.")
+            answer = RemoteAnswer(model, request, self._post)
         except UserError as error:
             self._post(failure(request.id, error))
             return
-        self._writers[request.id] = model
-        self._on_loop(self._begin, model, request, server_request)
+        self._answers[request.id] = answer
+        self._loop.call_soon_threadsafe(answer.begin, self._answers.__delitem__)
 
     def cancel(self, id: int) -> bool:
         """Close the stream of an answer; return whether there is such an answer."""
-        if id not in self._writers:
+        if (answer := self._answers.get(id)) is None:
             return False
-        self._on_loop(self._cancel, id)
+        self._stop((answer,), wait=False)
         return True
 
     def cancel_all(self) -> None:
         """Close every stream and wait for their end."""
-        if self._loop is not None:
-            self._wait(self._stop(lambda _: True))
+        self._stop(self._answers.values())
 
     def close_lane(self, lane: str) -> None:
-        """Close the stream of a lane."""
-        if self._loop is not None:
-            self._wait(self._stop(lambda id: self._lanes.get(lane) == id))
+        """Close the stream of a lane and wait for its end."""
+        self._stop(answer for answer in list(self._answers.values()) if answer.lane == lane)
 
     def pause(self, id: int) -> bool:
         """Refuse to pause an answer; return whether there is such an answer."""
-        if id not in self._writers:
+        if id not in self._answers:
             return False
         self._refuse(id, "A server's answer cannot be paused. esc stops it.")
         self._post(Paused(id, False))
@@ -156,98 +213,41 @@ class ServerAnswers:
 
     def switch(self, id: int, method: str) -> bool:
         """Refuse to change an answer's method; return whether there is such an answer."""
-        if (model := self._writers.get(id)) is None:
+        if (answer := self._answers.get(id)) is None:
             return False
-        if method == model.method:
+        if method == answer.model.method:
             self._post(Switched(id, method, ""))
         else:
-            self._refuse(id, f"{method} is not used there: {model.reason()}")
+            self._refuse(id, f"{method} is not used there: {answer.model.reason()}")
         return True
 
     def free(self, model: ServerModel) -> None:
         """Stop a server's answers and disconnect it."""
-        answers = {id for id, writer in list(self._writers.items()) if writer is model}
-        self._wait(self._stop(answers.__contains__))
+        self._stop(answer for answer in list(self._answers.values()) if answer.model is model)
         for server in (model, *self._measured.values()):
-            self._wait(server.close())
+            self._run(server.close())
         self._measured.clear()
 
     def _refuse(self, id: int, sentence: str) -> None:
         self._post(Failed(id, "user", sentence, ended=False))
 
-    # The loop
+    def _stop(self, answers: Iterable[RemoteAnswer], wait: bool = True) -> None:
+        """Cancel answers, and wait for their end."""
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="servers", daemon=True).start()
-        return self._loop
+        async def stop() -> None:
+            tasks = [answer.task for answer in stopped]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _on_loop(self, call: Callable[..., None], *args: Any) -> None:
-        self._running_loop().call_soon_threadsafe(call, *args)
+        stopped = list(answers)
+        self._run(stop(), wait)
 
-    def _wait(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, work: Coroutine[Any, Any, None], wait: bool = True) -> None:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         with contextlib.suppress(TimeoutError, CancelledError):
-            asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(CLOSE_SECONDS)
-
-    def _begin(self, model: ServerModel, request: Generate, server_request: ServerRequest) -> None:
-        if request.lane in self._lanes:
-            self._writers.pop(request.id, None)
-            self._post(Failed(request.id, "user", "An answer is being written here. Wait for it, or cancel it first."))
-            return
-        self._lanes[request.lane] = request.id
-        self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(model, request, server_request))
-
-    def _cancel(self, id: int) -> None:
-        if (task := self._tasks.get(id)) is not None:
-            task.cancel()
-
-    async def _stop(self, which: Callable[[int], bool]) -> None:
-        tasks = [task for id, task in self._tasks.items() if which(id)]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _answer(self, model: ServerModel, request: Generate, server_request: ServerRequest) -> None:
-        id, outcome, failed = request.id, Outcome(), None
-        taker = Taker(
-            lambda run: self._post(Steps(id, [record(run, model.method)])),
-            lambda done, total, seconds: self._post(Prefilling(id, done, total, seconds)),
-        )
-        self._post(Started(id, request.lane, model.method, "", 0, 0, certainty=model.certainty))
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        try:
-            await model.answer(server_request, taker, outcome)
-        except asyncio.CancelledError:
-            outcome.reason = "cancelled"
-        except BaseException as error:  # see `failure`
-            failed = failure(id, error)
-        finally:
-            self._tasks.pop(id, None)
-            self._lanes = {lane: other for lane, other in self._lanes.items() if other != id}
-            self._writers.pop(id, None)
-        if failed is not None:
-            failed.served = served_figures(outcome)
-            self._post(failed)
-            return
-        reason, valid = outcome.reason or "eos", None
-        if server_request.constraint is not None and outcome.reason not in ("cancelled", "stop"):
-            valid = server_request.constraint.matches(taker.text.strip())
-        if valid is False and reason == "eos":
-            outcome.doubt = f"{model.served.engine or 'The server'} did not keep to what was asked of its answer."
-        self._post(
-            Finished(
-                id=id,
-                reason=reason,
-                tail="",
-                prefill_seconds=outcome.prefill_seconds,
-                busy_seconds=outcome.prefill_seconds + outcome.decode_seconds or loop.time() - started,
-                thinking=taker.parts.part == THOUGHT,
-                valid=valid,
-                served=served_figures(outcome),
-            )
-        )
+            if wait:
+                future.result(CLOSE_SECONDS)
 
 
 def make_server_request(request: Generate) -> ServerRequest:
@@ -258,14 +258,11 @@ def make_server_request(request: Generate) -> ServerRequest:
     """
     if request.accept != "exact":
         raise UserError("The server decides which draft tokens it accepts. Set accept to exact.")
-    messages = request.messages
-    if messages is None and not request.raw:
-        messages = [{"role": "user", "content": request.prompt or ""}]
     constraint = constraint_of(request.constraint)
     if constraint is not None:
         constraint.check()
     return ServerRequest(
-        messages,
+        chat_messages(request.prompt, request.messages, request.raw),
         request.prompt or "",
         Sampling(**request.sampling),
         request.max_tokens,
@@ -277,10 +274,17 @@ def make_server_request(request: Generate) -> ServerRequest:
     )
 
 
+def chat_messages(
+    prompt: str | None, messages: Sequence[Mapping[str, str]] | None, raw: bool
+) -> Sequence[Mapping[str, str]] | None:
+    """Return a chat, or a prompt as a chat; None for a raw prompt."""
+    return messages if messages is not None or raw else [{"role": "user", "content": prompt or ""}]
+
+
 def served_figures(outcome: Outcome) -> dict[str, Any]:
     """Collect the figures that a server sent, for `Finished.served`."""
-    skipped = ("reason", "prompt_ids", "prefill_seconds", "decode_seconds")
-    return {name: value for name, value in asdict(outcome).items() if name not in skipped and value not in (None, "")}
+    names = ("certainty", "doubt", "prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted")
+    return {name: value for name in names if (value := getattr(outcome, name)) not in (None, "")}
 
 
 def record(run: Run, method: str) -> StepRecord:
@@ -335,10 +339,9 @@ async def measure_answer(
     Raises:
         UserError: the server refused, failed or fell silent.
     """
-    if messages is None and not raw:
-        messages = [{"role": "user", "content": prompt or ""}]
     runs, outcome = list[Run](), Outcome()
-    server_request = ServerRequest(messages, prompt or "", max_tokens=max_tokens, afresh=True)
+    chat = chat_messages(prompt, messages, raw)
+    server_request = ServerRequest(chat, prompt or "", max_tokens=max_tokens, fresh=True)
     taker = Taker(runs.append, lambda *_: None)
     await model.answer(server_request, taker, outcome)
     ids = [token for run in runs for token in run.tokens]
@@ -347,9 +350,7 @@ async def measure_answer(
         raise UserError(f"{model.connection.address.host} answered nothing. Try it again, or name another model.")
     passes = [run for run in runs if run.tokens]
     steps = outcome.steps or (len(passes) if outcome.certainty == "exact" else 0)
-    drafted, accepted = outcome.drafted, outcome.accepted
-    if drafted is None:
-        drafted, accepted = 0, 0
+    drafted = outcome.drafted or 0
     seconds = outcome.prefill_seconds + outcome.decode_seconds
     tokens = ids if NO_ID not in ids and len(ids) == number else []
     return {
@@ -363,7 +364,7 @@ async def measure_answer(
         "prefill_seconds": outcome.prefill_seconds,
         "steps": steps,
         "drafted": drafted,
-        "accepted": accepted or 0,
+        "accepted": (outcome.accepted or 0) if drafted else 0,
         "nodes": steps + drafted if drafted else 0,
         "other_seconds": seconds,
         "certainty": outcome.certainty,

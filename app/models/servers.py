@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...backends.remote.address import find_server, quoted
+from ...backends.remote.address import find_server, quote_model
 from ...errors import UserError
 from ..text.cells import has_words, one_line
 from .rows import ModelRow
@@ -32,7 +32,7 @@ class FoundServer:
 
     def spec(self, model: str) -> str:
         """How to name one of its models."""
-        return f"{self.name.partition('#')[0]}#{quoted(model)}" if len(self.models) > 1 else self.name
+        return f"{self.name.partition('#')[0]}#{quote_model(model)}" if len(self.models) > 1 else self.name
 
 
 def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[FoundServer]:

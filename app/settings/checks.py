@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ...engine.options import Sampling, is_url, root_of
+from ...engine.options import Sampling, is_url, parse_url
 from ...errors import UserError, did_you_mean
 from . import locations
 from .fields import CHAT_KEYS, OPTIONS, SAMPLING, SERVER, TABLES, is_chat_key
@@ -134,7 +134,7 @@ def _text(called: str, name: str, value: str) -> str:
         case "model" if not value.strip():
             raise UserError(_EMPTY.format(called))
         case "model" if is_url(value):
-            root_of(value)
+            parse_url(value)
         case "accept":
             from ...engine.catalog import Acceptance
 
@@ -211,7 +211,7 @@ def check_server(called: str, server: str, name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{called} takes a text in quotes.")
     if name == "url":
-        root_of(value)
+        parse_url(value)
     if name == "key_env" and not VARIABLE.fullmatch(value):
         raise UserError(f"{called} takes the name of an environment variable, not the key itself.")
     return str(value)

@@ -1,4 +1,4 @@
-"""Where a server is, and where its key comes from. Neither the key nor httpx is needed here."""
+"""Addresses of servers, and the places of their keys. This module reads a key only when asked, and imports no httpx."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ...errors import UserError
 from ...plain_file import user_path
 
 KEY_SOURCES = ("key_env", "key_file")
-"""Settings of a server that say where its key is."""
+"""Settings of a server that name the place of its key."""
 
 _SCHEMES = ("http://", "https://", "http:/", "https:/")
-"""What an address begins with; that with one slash is told to be wrong."""
+"""Beginnings of an address. Those with one slash are taken for one, to be refused with a reason."""
 _BARE = re.compile(
     r"(localhost(:\d+)?|(\d{1,3}\.){3}\d{1,3}(:\d+)?|\[[0-9a-f:]+\](:\d+)?|[a-z0-9-]+(\.[a-z0-9-]+)+:\d+|[a-z0-9-]+:\d{4,5})([/#]|$)",
     re.IGNORECASE,
@@ -26,33 +26,33 @@ _BARE = re.compile(
 _PASTED = re.compile(
     r"/*(/v1)?(/(chat/)?completions?|/responses|/models|/embeddings|/api/(chat|generate|tags|show))?/*$", re.IGNORECASE
 )
-"""What documents and other programs write behind a server's address."""
+"""Paths that documents and other programs append to a server's address."""
 
 _KEY = re.compile(r"[!-~]+")
-"""What a header can carry."""
+"""A key that fits in a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server and what to ask it for. Holds where the key is, never the key."""
+    """A server, the model to ask it for, and the place of its key, never the key."""
 
     name: str
-    """As the user named it."""
+    """The name that the user gave."""
     root: str
     """Scheme, host, port and path, without a slash or `/v1` at the end."""
     model: str = ""
-    """What it is to serve; empty for its own choice."""
+    """Name of the model; empty for the server's own choice."""
     key: tuple[str, str] | None = None
     """One of KEY_SOURCES, and its value."""
 
     @property
     def host(self) -> str:
-        """Host and port, to be shown."""
+        """Host and port, for sentences."""
         return urlsplit(self.root).netloc
 
     @property
     def local(self) -> bool:
-        """Whether it is this machine, which no proxy stands before."""
+        """Whether it is this machine, which no proxy is in front of."""
         host = urlsplit(self.root).hostname or ""
         try:
             return f".{host}".endswith(".localhost") or (ip := ipaddress.ip_address(host)).is_loopback or ip.is_unspecified
@@ -60,43 +60,44 @@ class Address:
             return False
 
     def read_key(self) -> str:
-        """The key; empty for none.
+        """Read the key; "" if the server has none.
 
         Raises:
-            UserError: it is not where it should be; the sentence never has the key.
+            UserError: it is missing or malformed; the sentence never has the key.
         """
         if self.key is None:
             return ""
         source, value = self.key
-        key = _READERS[source](value).strip()
+        key = (_read_variable(value) if source == "key_env" else _read_file(value)).strip()
         if not _KEY.fullmatch(key):
             raise UserError(
-                f"The key for {self.host} ({where(self.key)}) is empty or has characters that no key has. Check it."
+                f"The key for {self.host} ({key_place(self.key)}) is empty or has characters that no key has. Check it."
             )
         return key
 
 
-def where(key: tuple[str, str]) -> str:
-    """Where a key is, in words."""
+def key_place(key: tuple[str, str]) -> str:
+    """Name the place of a key, for a sentence."""
     source, value = key
-    return {"key_env": f"${value}", "key_file": value}[source]
+    return f"${value}" if source == "key_env" else value
 
 
 def is_url(spec: str) -> bool:
-    """Whether a model is named by the address of a server, be it without `http://`."""
+    """Return whether a model's name is the address of a server, with or without `http://`."""
     return spec.lower().startswith(_SCHEMES) or _BARE.match(spec) is not None
 
 
-def quoted(model: str) -> str:
-    """A model's name as it stands behind `#`: without what ends a word, or means something there."""
-    return "".join(quote(each) if each in " %#'\"\\" or not each.isprintable() else each for each in model)
+def quote_model(model: str) -> str:
+    """Quote a model's name to stand behind `#` in one word of a shell."""
+    return "".join(quote(char) if char in " %#'\"\\" or not char.isprintable() else char for char in model)
 
 
-def root_of(url: str) -> tuple[str, str]:
-    """A server's address without `/v1` or what else is often pasted with it, and the model behind `#`.
+def parse_url(url: str) -> tuple[str, str]:
+    """Return a server's root, which is its address without `/v1` and other paths that are often pasted with it, and the model
+    behind `#`.
 
     Raises:
-        UserError: it is no such address, or it holds a password.
+        UserError: the text is no address, or holds a password.
     """
     url, _, model = url.partition("#")
     if _BARE.match(url):
@@ -116,13 +117,14 @@ def root_of(url: str) -> tuple[str, str]:
     if parts.query:
         raise UserError(f"A server's address ends before the question mark: {parts.scheme}://{parts.netloc}{parts.path}.")
     path = _PASTED.sub("", parts.path.rstrip("/"))
-    scheme, shown = parts.scheme.lower(), f"[{host}]" if ":" in host else host
+    scheme = parts.scheme.lower()
+    place = f"[{host}]" if ":" in host else host
     if port and port != {"http": 80, "https": 443}[scheme]:
-        shown = f"{shown}:{port}"
-    return f"{scheme}://{shown}{path}", _named(model)
+        place = f"{place}:{port}"
+    return f"{scheme}://{place}{path}", _parse_model(model)
 
 
-def _named(model: str) -> str:
+def _parse_model(model: str) -> str:
     name = unquote(model).strip()
     if re.search(r"[\x00-\x1f\x7f]", name):
         raise UserError(f"{name!r:.80} is not a model's name. Leave out what cannot be printed.")
@@ -130,55 +132,50 @@ def _named(model: str) -> str:
 
 
 def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address | None:
-    """The server that a model's name means: an address, or a name of the settings. None if it means none.
+    """Find the server that a model's name means: an address, or a name of the settings. None if it means none.
 
     Args:
-        spec: as the user wrote it; `#` and a model may follow either.
-        servers: those of the settings: name → url, model, key_env and so on. An address that one of them has gets its key.
+        spec: the user's text; `#` and a model may follow either.
+        servers: of the settings: name → url, model, key_env and so on. An address that one of them has gets its key.
 
     Raises:
         UserError: the address is not one.
     """
     if is_url(spec):
-        root, model = root_of(spec)
-        for table in servers.values():
-            if _root(table) == root:
-                return Address(spec, root, model or str(table.get("model", "")), _key(table))
-        return Address(spec, root, model)
+        root, model = parse_url(spec)
+        table = next((table for table in servers.values() if _has_root(table, root)), {})
+        return Address(spec, root, model or str(table.get("model", "")), _find_key(table))
     name, _, model = spec.partition("#")
     if name not in servers:
         return None
-    model = _named(model)
+    model = _parse_model(model)
     table = servers[name]
     if not table.get("url"):
         raise UserError(f"[servers.{name}] has no url. Add the server's address, like http://localhost:8080.")
-    root, own = root_of(str(table["url"]))
-    return Address(spec, root, model or own or str(table.get("model", "")), _key(table))
+    root, default = parse_url(str(table["url"]))
+    return Address(spec, root, model or default or str(table.get("model", "")), _find_key(table))
 
 
-def _root(table: Mapping[str, Any]) -> str:
+def _has_root(table: Mapping[str, Any], root: str) -> bool:
     try:
-        return root_of(str(table.get("url", "")))[0]
+        return parse_url(str(table.get("url", "")))[0] == root
     except UserError:
-        return ""
+        return False
 
 
-def _key(table: Mapping[str, Any]) -> tuple[str, str] | None:
+def _find_key(table: Mapping[str, Any]) -> tuple[str, str] | None:
     return next(((source, str(table[source])) for source in KEY_SOURCES if table.get(source)), None)
 
 
-def _of_environment(name: str) -> str:
+def _read_variable(name: str) -> str:
     if name not in os.environ:
         raise UserError(f"The server's key should be in ${name}, which is not set. Set it in your shell.")
     return os.environ[name]
 
 
-def _of_file(path: str) -> str:
+def _read_file(path: str) -> str:
     try:
         return user_path(path).read_text(encoding="utf-8")[:4096]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"The server's key should be in {path}, which cannot be read ({reason}). Check the file.") from None
-
-
-_READERS = {"key_env": _of_environment, "key_file": _of_file}

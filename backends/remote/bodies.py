@@ -1,4 +1,4 @@
-"""What each engine is asked: the same request in its own fields. An unknown one gets those of the OpenAI API alone."""
+"""Bodies of requests: the same question in the fields of each engine."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from typing import Any
 from ...errors import UserError
 from ..base import Message, Sampling
 from ..grammars.constraint import Constraint
-from .dialects import DIALECTS, LLAMA_SERVER, OLLAMA
+from .dialects import DIALECTS, LLAMA_SERVER, OLLAMA, VLLM
 from .identify import Served
-from .thoughts import asked, with_thought
 
 LONG_ENOUGH = 4096
-"""Tokens of a completion without a limit, where the server would stop after 16 and does not tell its context."""
+"""Tokens of a completion without a limit, from a server that would stop after 16 and does not name its context."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """What is asked of a server."""
+    """A prompt for a server, with the options of its answer."""
 
     messages: Sequence[Message] | None
     """A chat; None if `prompt` is to be continued as it is."""
@@ -30,131 +29,143 @@ class ServerRequest:
     sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = None
     stop: Sequence[str] = ()
-    afresh: bool = False
-    """Read the whole prompt, whatever the server has kept of earlier ones: to be measured."""
+    fresh: bool = False
+    """Whether to read the whole prompt, whatever the server has cached: to measure it."""
     constraint: Constraint | None = None
-    """What the answer must match."""
     think: str = ""
-    """How to think, in a word; this and the next two are those of the engine's `Generate`."""
+    """A word for how to think; this and the next two are those of the engine's `Generate`."""
     think_budget: int | None = None
     template_vars: Mapping[str, Any] = field(default_factory=dict)
 
 
-def body_of(served: Served, request: ServerRequest, under: str = "") -> tuple[str, dict[str, Any]]:
-    """Path and body.
+def build_body(served: Served, request: ServerRequest, thought_field: str = "") -> tuple[str, dict[str, Any]]:
+    """Build the path and the body of a request.
 
     Args:
-        served: what the server is.
-        request: what is asked.
-        under: the field that its thoughts have come in; empty for none so far.
+        served: facts about the server.
+        request: the prompt and its options.
+        thought_field: the field that the server's thoughts have come in; "" for none so far.
 
     Raises:
         UserError: the engine has no such setting.
     """
+    dialect, chat = DIALECTS[served.engine], request.messages is not None
     body: dict[str, Any] = {"stream": True}
     if served.model:
         body["model"] = served.model
     if request.messages is not None:
-        path = "/chat/completions"
-        body["messages"] = [with_thought(served.engine, dict(message), under) for message in request.messages]
-        body |= asked(served.engine, _thinking(served, request), request.think_budget, request.template_vars)
+        # A strict API refuses fields that it does not know: without a name a thought stays out.
+        name = dialect.thought or thought_field
+        body["messages"] = [_message(dict(message), name) for message in request.messages]
+        body |= _thinking(served.engine, request)
     else:
-        path, body["prompt"] = "/completions", request.prompt
+        body["prompt"] = request.prompt
     if request.max_tokens is not None:
         body["max_tokens"] = request.max_tokens
-    elif path == "/completions" and served.engine != LLAMA_SERVER:
+    elif not chat and served.engine != LLAMA_SERVER:
         body["max_tokens"] = served.context or LONG_ENOUGH
     if request.stop:
         body["stop"] = list(request.stop)
     if request.constraint is not None:
-        body |= _constraint(served, request.constraint, chat=path == "/chat/completions")
-        if served.engine == LLAMA_SERVER and path == "/chat/completions" and request.constraint.is_json:
-            body["reasoning_format"] = "deepseek"  # with `none` it refuses a schema behind a thought that the prompt opens
-    fields = body | _sampling(served, request.sampling) | dict(DIALECTS[served.engine].telling)
-    return served.api + path, fields | (_afresh(served) if request.afresh else {})
+        body |= _constraint(served.engine, request.constraint, chat)
+    body |= _sampling(served.engine, request.sampling) | dict(dialect.reporting)
+    if request.fresh and served.engine == LLAMA_SERVER:
+        body |= {"cache_prompt": False, "reasoning_format": "none"}  # marks are tokens of the answer too
+    elif request.fresh and served.engine == VLLM:
+        body["cache_salt"] = token_hex(8)  # a prompt with another salt is another prompt
+    return served.api + ("/chat/completions" if chat else "/completions"), body
 
 
-def _thinking(served: Served, request: ServerRequest) -> str:
-    """How to think, in a word. llama-server holds a thought to a grammar, too, so that there is none."""
-    if served.engine != LLAMA_SERVER or request.constraint is None or request.constraint.is_json:
-        return request.think
-    if request.think not in ("", "off"):
-        raise UserError(f"{served.engine} holds a thought to the grammar, too. Set think to off, or use a schema.")
-    return "off"
+def _message(message: dict[str, Any], thought_field: str) -> dict[str, Any]:
+    """Move a message's thought to the field that takes it, or leave it out."""
+    thought = message.pop("thought", "")
+    return {**message, thought_field: thought} if thought and thought_field else message
 
 
-SAMPLED = (
-    *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_penalty", "seed"),
-    *("chat_template_kwargs", "reasoning_effort", "thinking_budget_tokens", "thinking_token_budget"),
-)
-"""Fields without which an answer is another one, but an answer."""
-TELLING = (
-    *("stream_options", "return_token_ids", "timings_per_token", "return_progress", "verbose"),
-    *("return_spec_tokens_details", "cache_prompt", "cache_salt"),
-)
-"""Fields without which less is known of it."""
+def _thinking(engine: str, request: ServerRequest) -> dict[str, Any]:
+    """Build the fields that switch thinking."""
+    dialect, budget, think = DIALECTS[engine], request.think_budget, request.think
+    variables = dict(request.template_vars)
+    if variables and not dialect.templates:
+        raise UserError(f"{engine} takes no variables for the chat template. Leave out {', '.join(variables)}.")
+    if budget is not None and not dialect.budget:
+        raise UserError(f"{engine} takes no budget for thoughts. Leave out think_budget.")
+    if engine == LLAMA_SERVER and request.constraint is not None and not request.constraint.is_json:
+        if think not in ("", "off"):
+            raise UserError(f"{engine} holds a thought to the grammar, too. Set think to off, or use a schema.")
+        think = "off"
+    body: dict[str, Any] = {dialect.budget: budget} if budget is not None else {}
+    if think in ("on", "off") and dialect.templates:
+        variables = {"enable_thinking": think == "on", "thinking": think == "on", **variables}
+    elif think and dialect.effort:
+        variables = {"reasoning_effort": think, **variables}
+    elif think:
+        body["reasoning_effort"] = {"off": "none", "on": "medium"}.get(think, think)
+    return body | ({"chat_template_kwargs": variables} if variables else {})
 
 
-def without(body: dict[str, Any], refusal: Any, limited: bool) -> dict[str, Any]:
-    """A request without the fields that a server refused; the same where none of those is to blame that can be left out.
-
-    Args:
-        body: the request.
-        refusal: what came with the refusal.
-        limited: `max_tokens` is the user's own.
-    """
-    said = json.dumps(refusal)
-    if "max_tokens" in body and "max_completion_tokens" in said:  # OpenAI's newer name
-        rest = {name: value for name, value in body.items() if name != "max_tokens"}
-        return rest | {"max_completion_tokens": body["max_tokens"]}
-    own = () if limited else ("max_tokens",)
-    named = [name for name in (*SAMPLED, *TELLING, *own) if _names(said, name)]
-    return {name: value for name, value in body.items() if name not in named}
-
-
-def _names(said: str, field: str) -> bool:
-    return re.search(rf"(?<![a-z_]){field.replace('_', '[_ ]?')}(ing)?(?![a-z_])", said, re.IGNORECASE) is not None
-
-
-def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:
+def _sampling(engine: str, sampling: Sampling) -> dict[str, Any]:
+    dialect, plain = DIALECTS[engine], Sampling()
     body: dict[str, Any] = {"temperature": sampling.temperature}
     if not sampling.greedy:
         body |= {"top_p": sampling.top_p, "seed": sampling.seed}
-    rest = {"top_k": sampling.top_k, "min_p": sampling.min_p, "repetition_penalty": sampling.repetition_penalty}
-    dialect, plain = DIALECTS[served.engine], Sampling()
     if dialect.samples:
-        rest[dialect.penalty] = rest.pop("repetition_penalty")
-        return body | rest | {"top_k": sampling.top_k or dialect.no_top_k}
-    given = {name: value for name, value in rest.items() if value != getattr(plain, name)}
-    if given and served.engine == OLLAMA:  # it would ignore them without a word
-        raise UserError(f"{served.engine} does not take {' and '.join(given)}. Leave them out, or ask another server.")
-    return body | given
+        top_k = sampling.top_k or dialect.no_top_k
+        return body | {"top_k": top_k, "min_p": sampling.min_p, dialect.penalty: sampling.repetition_penalty}
+    names = [name for name in ("top_k", "min_p", "repetition_penalty") if getattr(sampling, name) != getattr(plain, name)]
+    if names and engine == OLLAMA:  # it would ignore them without a word
+        raise UserError(f"{engine} does not take {' and '.join(names)}. Leave them out, or ask another server.")
+    return body | {name: getattr(sampling, name) for name in names}
 
 
-def _constraint(served: Served, constraint: Constraint, *, chat: bool) -> dict[str, Any]:
-    engine, kind, text = served.engine, constraint.kind, constraint.text
-    dialect = DIALECTS[engine]
+def _constraint(engine: str, constraint: Constraint, chat: bool) -> dict[str, Any]:
+    kind, text, dialect = constraint.kind, constraint.text, DIALECTS[engine]
     if constraint.is_json and (chat or dialect.completes):
-        if kind == "json_object":
-            return {"response_format": {"type": "json_object"}}
         schema = {"name": "answer", "schema": constraint.schema, "strict": True}
-        return {"response_format": {"type": "json_schema", "json_schema": schema}}
+        form = {"type": kind} if kind == "json_object" else {"type": "json_schema", "json_schema": schema}
+        # With `none` llama-server refuses a schema behind a thought that the prompt opens.
+        return {"response_format": form} | ({"reasoning_format": "deepseek"} if chat and engine == LLAMA_SERVER else {})
     path = {"regex": dialect.regex, "grammar": dialect.grammar}.get(kind, ())
     if not path:
-        what = "a schema" if constraint.is_json else f"a {kind}"
-        where = "" if chat else " outside chats"
-        raise UserError(f"{engine} does not take {what}{where}. Leave it out, or ask another server.")
+        noun = "a schema" if constraint.is_json else f"a {kind}"
+        raise UserError(
+            f"{engine} does not take {noun}{'' if chat else ' outside chats'}. Leave it out, or ask another server."
+        )
     if kind == "grammar" and not constraint.is_gbnf:
         raise UserError(f"{engine} takes grammars in GBNF alone, not in Lark. Write this one in GBNF.")
     first, *below = path
     return {first: {below[0]: text} if below else text}
 
 
-def _afresh(served: Served) -> dict[str, Any]:
-    """What makes the server read a prompt that it has in its cache; the others have no such setting."""
-    match served.engine:
-        case "llama-server":
-            return {"cache_prompt": False, "reasoning_format": "none"}  # marks are tokens of the answer, too
-        case "vLLM":  # what has another salt is another prompt
-            return {"cache_salt": token_hex(8)}
-    return {}
+SAMPLING_FIELDS = """
+    temperature top_p top_k min_p repetition_penalty repeat_penalty seed
+    chat_template_kwargs reasoning_effort thinking_budget_tokens thinking_token_budget
+""".split()
+"""Fields that a request can do without, though its answer is then another one."""
+REPORTING_FIELDS = """
+    stream_options return_token_ids timings_per_token return_progress verbose
+    return_spec_tokens_details cache_prompt cache_salt
+""".split()
+"""Fields that only tell more about an answer."""
+
+
+def without_refused(body: dict[str, Any], refusal: Any, limited: bool) -> dict[str, Any]:
+    """Return a request without the fields that a server refused, or with OpenAI's newer name for `max_tokens`; the same if the
+    refusal names none that it can do without.
+
+    Args:
+        body: of the request.
+        refusal: body of the refusal.
+        limited: whether `max_tokens` is the user's.
+    """
+    text = json.dumps(refusal)
+    if "max_tokens" in body and "max_completion_tokens" in text:
+        unlimited = {name: value for name, value in body.items() if name != "max_tokens"}
+        return unlimited | {"max_completion_tokens": body["max_tokens"]}
+    optional = {*SAMPLING_FIELDS, *REPORTING_FIELDS} | (set() if limited else {"max_tokens"})
+    return {name: value for name, value in body.items() if name not in optional or not _names(text, name)}
+
+
+def _names(text: str, field: str) -> bool:
+    pattern = rf"(?<![a-z_]){field.replace('_', '[_ ]?')}(ing)?(?![a-z_])"
+    return re.search(pattern, text, re.IGNORECASE) is not None

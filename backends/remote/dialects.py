@@ -1,4 +1,4 @@
-"""How engines differ in what they are asked: one row of fields for each; any other server gets those of the OpenAI API."""
+"""Dialects of the OpenAI API: the fields of each engine, in one row; any other server gets those of the API alone."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ USAGE = {"stream_options": {"include_usage": True}}
 class Dialect:
     """The fields of one engine."""
 
-    telling: Mapping[str, Any] = field(default_factory=lambda: USAGE)
-    """What makes it show its passes."""
+    owner: str = ""
+    """Value of `owned_by` in its list of models."""
+    reporting: Mapping[str, Any] = field(default_factory=lambda: USAGE)
+    """Fields that make it report its passes."""
     samples: bool = False
-    """It takes every setting of sampling, and gets every one: its own defaults differ."""
+    """Whether it takes every setting of sampling. It then gets every one, as its defaults differ from ours."""
     penalty: str = "repetition_penalty"
-    """What it calls the repetition penalty."""
+    """Field of the repetition penalty."""
     no_top_k: int = 0
-    """Its word for no `top_k`."""
+    """Value of `top_k` that means no limit."""
     thought: str = ""
-    """The field of a message in which it takes an earlier thought."""
+    """Field of a message that takes an earlier thought."""
     budget: str = ""
-    """Its field for the most tokens of a thought; empty if it takes none."""
+    """Field for the most tokens of a thought; empty if it takes none."""
     templates: bool = False
-    """It takes variables for the chat template."""
+    """Whether it takes variables for the chat template."""
     effort: bool = False
-    """Words for how to think are a variable of the chat template."""
+    """Whether words for how to think are a variable of the chat template."""
     completes: bool = False
-    """It takes a schema outside chats, too."""
+    """Whether it takes a schema outside chats too."""
     regex: tuple[str, ...] = ()
-    """The path to its field for a regex; empty if it takes none."""
+    """Path to its field for a regex; empty if it takes none."""
     grammar: tuple[str, ...] = ()
-    """The same for a grammar in GBNF."""
+    """Path to its field for a grammar in GBNF; empty if it takes none."""
 
 
 DIALECTS: Mapping[str, Dialect] = {
     LLAMA_SERVER: Dialect(
-        telling={**USAGE, "timings_per_token": True, "return_progress": True, "verbose": True},
+        owner="llamacpp",
+        reporting={**USAGE, "timings_per_token": True, "return_progress": True, "verbose": True},
         samples=True,
         penalty="repeat_penalty",
         thought="reasoning_content",
@@ -52,7 +55,8 @@ DIALECTS: Mapping[str, Dialect] = {
         grammar=("grammar",),
     ),
     VLLM: Dialect(
-        telling={**USAGE, "return_token_ids": True},
+        owner="vllm",
+        reporting={**USAGE, "return_token_ids": True},
         samples=True,
         no_top_k=-1,
         thought="reasoning",
@@ -63,7 +67,8 @@ DIALECTS: Mapping[str, Dialect] = {
         grammar=("structured_outputs", "grammar"),
     ),
     SGLANG: Dialect(
-        telling={**USAGE, "return_spec_tokens_details": True},
+        owner="sglang",
+        reporting={**USAGE, "return_spec_tokens_details": True},
         samples=True,
         no_top_k=-1,
         thought="reasoning_content",

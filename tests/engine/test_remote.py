@@ -179,3 +179,15 @@ def test_a_measured_thought_has_its_marks_among_the_tokens(opened: bool) -> None
         asked = next(body for path, _, body in fake.asked if path == "/v1/chat/completions")
     assert asked["reasoning_format"] == "none"
     assert found["text"] == "<think>Hm, so</think>Hi there"
+
+
+def test_a_cancel_right_behind_its_prompt_ends_the_answer(client: EngineClient) -> None:
+    """The answer's task may not have run a line by then."""
+    with serving("llama-server", [60.0]) as fake:
+        loaded(client, fake.url)
+        for _ in range(5):
+            id = client.generate("hi")
+            client.cancel(id)
+            ended = list(client.stream(id))[-1]
+            assert isinstance(ended, Finished)
+            assert ended.reason == "cancelled"

@@ -16,9 +16,8 @@ from specchat.backends.remote.bodies import ServerRequest
 from specchat.backends.remote.connection import Connection
 from specchat.backends.remote.dialects import UNKNOWN
 from specchat.backends.remote.identify import Served
-from specchat.backends.remote.model import ServerModel
-from specchat.backends.remote.runs import Run
-from specchat.backends.remote.stream import Outcome, Taker
+from specchat.backends.remote.model import ServerModel, Taker
+from specchat.backends.remote.runs import Outcome, Run
 
 
 class Fed(httpx2.AsyncByteStream):

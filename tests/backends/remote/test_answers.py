@@ -3,6 +3,7 @@ apart in every run, however an engine sends them."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,13 +15,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from specchat.backends.remote.bodies import ServerRequest
-from specchat.backends.remote.chunks import Chunk, parse
 from specchat.backends.remote.dialects import UNKNOWN
+from specchat.backends.remote.events import Counters, EventStream, parse_chunk
 from specchat.backends.remote.identify import Served
-from specchat.backends.remote.model import ServerModel
-from specchat.backends.remote.refusals import is_full, status_of
-from specchat.backends.remote.runs import UNTOLD, Certainty, Cutter, Run
-from specchat.backends.remote.stream import Outcome, Reader, cutter_for
+from specchat.backends.remote.model import ServerModel, choose_cutter
+from specchat.backends.remote.refusals import error_status, is_context_full
+from specchat.backends.remote.runs import UNREPORTED, Certainty, Cutter, Outcome, Run
 from specchat.backends.remote.thoughts import Parts
 
 from ...cases import cases
@@ -47,24 +47,25 @@ def answers(draw: st.DrawFn, words: st.SearchStrategy[bytes] = WORDS) -> Written
 
 def cut(
     stream: Iterable[bytes], drafts: bool | None = True, engine: str = "vLLM", certainty: Certainty = "exact"
-) -> tuple[Cutter, list[Run]]:
+) -> tuple[Outcome, list[Run]]:
     """What a stream is cut into; each event comes 20 ms after the one before."""
     cutter: Cutter | None = None
     runs: list[Run] = []
-    last = Chunk()
+    outcome, counters = Outcome(), Counters()
     for number, data in enumerate(stream):
         body = data.decode().removeprefix("data: ").strip()
         if body == "[DONE]":
             break
-        chunk = parse(json.loads(body))
+        sent = json.loads(body)
+        chunk = parse_chunk(sent)
         if chunk.text or chunk.ids:
-            cutter = cutter or cutter_for(chunk, Served(engine, "/v1", "m", drafts=drafts), certainty)
+            cutter = cutter or choose_cutter(chunk, Served(engine, "/v1", "m", drafts=drafts), outcome, certainty)
             runs += cutter.push(chunk, number * 0.02)
-        if chunk.tokens is not None and not chunk.text:
-            last = chunk
+        if "usage" in sent and not chunk.text:
+            counters.update(sent, chunk)
     assert cutter is not None
-    runs += cutter.finish(last)
-    return cutter, runs
+    runs += cutter.finish(counters)
+    return outcome, runs
 
 
 def lengths(runs: Iterable[Run]) -> list[int]:
@@ -78,32 +79,32 @@ def joined(runs: Iterable[Run]) -> str:
 @cases(2000)
 @given(written=answers())
 def test_llama_server_is_cut_exactly(written: Written) -> None:
-    cutter, runs = cut(llama_server(written))
-    assert cutter.certainty == "exact"
+    outcome, runs = cut(llama_server(written))
+    assert outcome.certainty == "exact"
     assert lengths(runs) == written.lengths
     assert joined(runs) == written.text
     assert [run.drafted for run in runs][: len(written.passes)] == [one.drafted for one in written.passes]
     assert sum(run.accepted for run in runs) == written.accepted
-    assert (cutter.told.tokens, cutter.told.accepted) == (sum(written.lengths), written.accepted)
+    assert (outcome.tokens, outcome.accepted) == (sum(written.lengths), written.accepted)
 
 
 @cases(2000)
 @given(written=answers(PIECES))
 def test_llama_server_hides_passes_inside_characters(written: Written) -> None:
     assume(has_whole_character(written))
-    cutter, runs = cut(llama_server(written))
+    outcome, runs = cut(llama_server(written))
     assert joined(runs) in written.text
-    if cutter.certainty == "exact":
+    if outcome.certainty == "exact":
         assert lengths(runs) == written.lengths
     else:
-        assert cutter.doubt.startswith(("Some tokens came without text", "The server counts"))
+        assert outcome.doubt.startswith(("Some tokens came without text", "The server counts"))
 
 
 def test_a_pass_whose_last_token_shows_nothing_is_as_long_as_the_server_counts() -> None:
     first, second = (bytes([byte]) for byte in "é".encode())
     written = Written((Pass((b"The",)), Pass((b" fox", first), 4), Pass((second,)), Pass((b" ran", b" on"), 3)), eos=False)
-    cutter, runs = cut(llama_server(written))
-    assert (lengths(runs), joined(runs), cutter.certainty) == ([1, 2, 1, 2], written.text, "exact")
+    outcome, runs = cut(llama_server(written))
+    assert (lengths(runs), joined(runs), outcome.certainty) == ([1, 2, 1, 2], written.text, "exact")
 
 
 def has_whole_character(written: Written) -> bool:
@@ -113,11 +114,11 @@ def has_whole_character(written: Written) -> bool:
 @cases(2000)
 @given(written=answers())
 def test_vllm_is_proved_by_its_own_account(written: Written) -> None:
-    cutter, runs = cut(vllm(written))
-    assert (cutter.certainty, cutter.doubt) == ("exact", "")
+    outcome, runs = cut(vllm(written))
+    assert (outcome.certainty, outcome.doubt) == ("exact", "")
     assert lengths(runs) == written.lengths
     assert joined(runs) == written.text
-    assert cutter.told.drafted == written.drafted
+    assert outcome.drafted == written.drafted
     assert sum(run.accepted for run in runs) == written.accepted
 
 
@@ -126,18 +127,18 @@ def test_vllm_is_proved_by_its_own_account(written: Written) -> None:
 def test_merged_chunks_of_vllm_are_found_out(written: Written, data: st.DataObject) -> None:
     assume(len(written.passes) > 2)
     merged = data.draw(st.lists(st.integers(2, len(written.passes) - 1), min_size=1, unique=True))
-    cutter, runs = cut(vllm(written, merged))
+    outcome, runs = cut(vllm(written, merged))
     assert joined(runs) == written.text
     assert sum(lengths(runs)) == sum(written.lengths)
     # A claim of exactness holds: where nothing was accepted, merged passes are told from drafts by their number alone.
-    assert cutter.certainty == "unknown"
-    assert cutter.doubt
+    assert outcome.certainty == "unknown"
+    assert outcome.doubt
 
 
 def test_without_its_account_the_passes_of_vllm_are_unknown() -> None:
     stream = vllm(of_words("The", " fox ran away", " ."), told=False)
-    cutter, runs = cut(stream)
-    assert (cutter.certainty, cutter.untold, cutter.doubt) == ("unknown", True, UNTOLD)
+    outcome, runs = cut(stream)
+    assert (outcome.certainty, outcome.silent, outcome.doubt) == ("unknown", True, UNREPORTED)
     assert [run.tokens for run in runs] == [[100], [101, 102, 103], [104]]
     assert cut(stream, certainty="unknown")[0].doubt == "", "it is said once"
 
@@ -153,22 +154,22 @@ def test_the_totals_of_vllm_prove_its_chunks_as_well() -> None:
 
 
 def test_vllm_that_does_not_speculate_gives_a_token_a_pass_however_it_merges_them() -> None:
-    cutter, runs = cut(vllm(of_words("The", " fox", " ran", drafted=0), merged=[2], told=False), drafts=False)
-    assert (cutter.certainty, lengths(runs), joined(runs)) == ("exact", [1, 1, 1], "The fox ran")
+    outcome, runs = cut(vllm(of_words("The", " fox", " ran", drafted=0), merged=[2], told=False), drafts=False)
+    assert (outcome.certainty, lengths(runs), joined(runs)) == ("exact", [1, 1, 1], "The fox ran")
 
 
 def test_sglang_counts_its_passes_and_does_not_show_them() -> None:
     written = of_words("The", " fox ran", " over the hill", " .")
-    cutter, runs = cut(sglang(written), engine="SGLang")
-    assert (cutter.certainty, joined(runs)) == ("unknown", written.text)
-    assert (cutter.told.tokens, cutter.told.steps, cutter.told.drafted, cutter.told.accepted) == (7, 4, 40, 20)
+    outcome, runs = cut(sglang(written), engine="SGLang")
+    assert (outcome.certainty, joined(runs)) == ("unknown", written.text)
+    assert (outcome.tokens, outcome.steps, outcome.drafted, outcome.accepted) == (7, 4, 40, 20)
 
 
 def test_counters_that_contradict_each_other_are_not_believed() -> None:
     written = of_words("The", " fox ran over", " the hill")
     stream = [data.replace(b'"draft_n_accepted": 2', b'"draft_n_accepted": 99') for data in llama_server(written)]
-    cutter, runs = cut(stream)
-    assert (cutter.certainty, cutter.doubt) == ("unknown", "The server's counters contradict each other.")
+    outcome, runs = cut(stream)
+    assert (outcome.certainty, outcome.doubt) == ("unknown", "The server's counters contradict each other.")
     assert joined(runs) == written.text
     huge = [data.replace(b'"predicted_n": 4', b'"predicted_n": 2000000000') for data in llama_server(written)]
     assert sum(lengths(cut(huge)[1])) < 10_000
@@ -178,8 +179,8 @@ def test_counters_that_contradict_each_other_are_not_believed() -> None:
 @given(written=answers(PIECES))
 def test_text_alone_is_never_lost(written: Written) -> None:
     assume(has_whole_character(written))
-    cutter, runs = cut(text_only(written), drafts=None)
-    assert cutter.certainty == "unknown"
+    outcome, runs = cut(text_only(written), drafts=None)
+    assert outcome.certainty == "unknown"
     assert joined(runs) in written.text
 
 
@@ -256,7 +257,7 @@ def test_an_answer_has_finished_where_the_server_says_so(word: str, reason: str,
         (choice({}, "abort") + DONE, "", "broke the answer off (abort). Send the message again."),
         (choice({"content": [{"type": "text", "text": "Hi"}]}) + STOP, "", "without any text"),
         (choice({"content": " \n"}) + STOP, " \n", "without any text"),
-        (HI + STOP + event({"error": {"message": "no usage", "code": 500}}), "Hi there", "After the answer, fake:1 told an e"),
+        (HI + choice({}, "stop") + event({"error": {"message": "no usage", "code": 500}}), "Hi there", "fake:1 told an e"),
         (HI + choice({}, "error") + event({"error": {"message": "gone"}}) + DONE, "Hi there", "failed (500: gone)"),
         (HI + event({"object": "error", "message": "gone", "code": 503}), "Hi there", "is not ready (503: gone)"),
         (HI + event({"detail": "gone"}), "Hi there", "failed (500: gone)"),
@@ -306,13 +307,13 @@ def test_a_prompt_that_does_not_fit_is_told_as_that() -> None:
     for words, full in ((OVERFLOWS, True), (OTHERS, False)):
         for line in words.splitlines():
             bodies = [json.loads(json.dumps(shape).replace('"{}"', json.dumps(line))) for shape in shapes]
-            assert [is_full(body) for body in bodies] == [full] * len(bodies), line
+            assert [is_context_full(body) for body in bodies] == [full] * len(bodies), line
     for status in (400, 413, 422, 500):
         failed = whole_answer(b'{"error": "the request exceeds the available context size"}', status=status)[2]
         assert "no longer fits in the context of fake:1" in failed
-    assert is_full({"error": {"message": "no", "code": "context_length_exceeded"}})
+    assert is_context_full({"error": {"message": "no", "code": "context_length_exceeded"}})
     codes = (429, "429", True, 4290, None, "x")
-    assert [status_of({"error": {"code": code}}) for code in codes] == [429] + [500] * 5
+    assert [error_status({"error": {"code": code}}) for code in codes] == [429] + [500] * 5
 
 
 @pytest.mark.parametrize(
@@ -336,14 +337,16 @@ def test_what_helps_depends_on_the_status(status: int, body: Any, said: str) -> 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 100])
 def test_events_are_whole_however_large_they_are_and_however_they_come(cut: int) -> None:
-    whole = ': hm\r\nevent: x\r\ndata: {"a":\rdata: "🦊\u2028"}\n\r\ndata:[DONE]\n\n'.encode()
-    reader = Reader()
-    found = [each for at in range(0, len(whole), cut) for each in reader.take(whole[at : at + cut])]
-    assert [*found, *reader.end()] == [{"a": "🦊\u2028"}, "[DONE]"]
+    whole = '\ufeff: hm\r\nevent: x\r\ndata: {"a":\rdata: "🦊\u2028"}\n\r\ndata:[DONE]'.encode()
+
+    async def read() -> list[str]:
+        body = Fed(*(whole[at : at + cut] for at in range(0, len(whole), cut)))
+        response = httpx2.Response(200, stream=body, request=httpx2.Request("GET", "http://fake"))
+        return [data async for data in EventStream(response, lambda: None)]
+
+    assert asyncio.run(read()) == ['{"a":\n"🦊\u2028"}', "[DONE]"]
     ids = {"prompt_token_ids": [100_000] * 400_000}  # 3.2 MB
     assert whole_answer(event({"choices": [{"delta": {}}]} | ids) + HI + STOP)[0] == "Hi there"
-    with pytest.raises(ValueError, match="an event of more than 10 bytes"):
-        list(Reader(10).take(b"data: 12345"))
 
 
 REAL = [json.loads(line) for line in Path(__file__).with_name("real_streams.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -374,7 +377,7 @@ def parted(body: bytes | list[Any], engine: str = UNKNOWN) -> tuple[str, str, He
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 def test_fields_of_all_engines(field: str) -> None:
     thought, text, _, model = parted(said({field: "H"}, {field: "m"}, {"content": "Hi"}))
-    assert (thought, text, model.thoughts_under) == ("Hm", "Hi", field)
+    assert (thought, text, model.thought_field) == ("Hm", "Hi", field)
 
 
 TAGGED = {

@@ -8,7 +8,7 @@ import pytest
 
 from specchat.backends import Message, UserError
 from specchat.backends.grammars.constraint import Constraint, grammar, json_object, json_schema, regex
-from specchat.backends.remote.bodies import ServerRequest, body_of
+from specchat.backends.remote.bodies import ServerRequest, build_body
 from specchat.backends.remote.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
 from specchat.backends.remote.identify import Served
 from specchat.engine.messages import Generate
@@ -47,9 +47,9 @@ def test_each_engine_gets_its_own_fields(engine: str, constraint: Constraint, ch
     ):
         if isinstance(expected, str):
             with pytest.raises(UserError, match=expected):
-                body_of(served, request)
+                build_body(served, request)
             continue
-        _, body = body_of(served, request)
+        _, body = build_body(served, request)
         fields = ("response_format", "structured_outputs", "grammar", "regex", "ebnf")
         assert {name: body[name] for name in fields if name in body} == expected
 
@@ -58,13 +58,13 @@ def test_llama_server_thinks_freely_before_a_schema_and_not_at_all_before_a_gram
     """It would hold the thought to the grammar; and refuses a schema where the prompt opens a thought that it does not take out
     (seen on 0.5.0, build 0c1e570)."""
     served = Served("llama-server", "/v1", "model")
-    _, body = body_of(served, ServerRequest(CHAT, constraint=json_schema(SCHEMA), think="on"))
+    _, body = build_body(served, ServerRequest(CHAT, constraint=json_schema(SCHEMA), think="on"))
     assert (body["reasoning_format"], body["chat_template_kwargs"]["enable_thinking"]) == ("deepseek", True)
     for think in ("", "off"):
-        _, body = body_of(served, ServerRequest(CHAT, constraint=grammar(GBNF), think=think))
+        _, body = build_body(served, ServerRequest(CHAT, constraint=grammar(GBNF), think=think))
         assert body["chat_template_kwargs"]["enable_thinking"] is False
     with pytest.raises(UserError, match="Set think to off, or use a schema"):
-        body_of(served, ServerRequest(CHAT, constraint=grammar(GBNF), think="on"))
+        build_body(served, ServerRequest(CHAT, constraint=grammar(GBNF), think="on"))
 
 
 def test_what_comes_back_is_looked_at() -> None:
@@ -100,7 +100,7 @@ BACK: list[Message] = [
 
 def request_of(engine: str, request: ServerRequest, under: str = "") -> dict[str, Any]:
     """Build the body that a server of this engine gets."""
-    return body_of(Served(engine, "/v1", "m"), request, under)[1]
+    return build_body(Served(engine, "/v1", "m"), request, under)[1]
 
 
 def test_a_thought_goes_back_where_the_engine_takes_it() -> None:

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from specchat.backends.remote.address import find_server
-from specchat.backends.remote.bodies import ServerRequest, body_of
+from specchat.backends.remote.bodies import ServerRequest, build_body
 from specchat.backends.remote.model import connect
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Loaded, StepRecord, Steps
@@ -70,7 +70,7 @@ class Asked:
             assert address is not None
             model = await connect(address)
             await model.close()
-            return body_of(model.served, ServerRequest([{"role": "user", "content": prompt}], max_tokens=LIMIT))
+            return build_body(model.served, ServerRequest([{"role": "user", "content": prompt}], max_tokens=LIMIT))
 
         path, found = asyncio.run(body())
         found.pop("stream_options", None)

@@ -12,9 +12,8 @@ import pytest
 from specchat.backends import Sampling, UserError
 from specchat.backends.remote.address import find_server
 from specchat.backends.remote.bodies import ServerRequest
-from specchat.backends.remote.model import ServerModel, connect
+from specchat.backends.remote.model import Patience, ServerModel, Taker, connect
 from specchat.backends.remote.runs import Run
-from specchat.backends.remote.stream import Patience, Taker
 
 from ...fakes.model_servers import BREAK, FakeServer, Written, llama_server, of_words, serving, sglang, text_only, vllm
 from ...fakes.wires import Heard
