@@ -28,7 +28,7 @@ def of_model(found: FoundModel, room: FreeMemory | None, options: Mapping[str, A
     else:
         out += _fit(fit_of(found, room, options))
         if found.card.mtp is not None and found.card.mtp.problem:
-            out.append((one_line(found.card.mtp.told), "$quiet", 2))
+            out.append((one_line(found.card.mtp.sentence), "$quiet", 2))
     return [*out, (short_path(found.spot.path), "$quiet", 1)]
 
 
@@ -46,7 +46,7 @@ def of_target_alone(target: FoundModel) -> list[Sentence]:
     """The row that names no draft model."""
     if target.spot.spec == BUILTIN:
         return [(f"{BUILTIN_DRAFT} and {BUILTIN_EAGLE}, each loaded when a method first needs it.", "$foreground", 2)]
-    own = f" {target.card.mtp.told}" if target.card.mtp is not None else ""
+    own = f" {target.card.mtp.sentence}" if target.card.mtp is not None else ""
     out: list[Sentence] = [(f"No draft model. Methods that need one are not available.{own}", "$foreground", 3)]
     return [*out, (look_for(target), "$quiet", 5)]
 

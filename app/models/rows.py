@@ -143,10 +143,11 @@ def draft_rows(
 ) -> list[ModelRow]:
     """Every model as a draft model for one: those that can, those that nobody has looked at yet, those that cannot, and why."""
     own = target.spot.spec == BUILTIN
+    note = target.card.mtp.sentence if target.card.mtp else "load the model alone"
     alone = ModelRow(
         NO_DRAFT,
         "Its own drafters" if own else "No draft model",
-        note="loaded when a method needs them" if own else target.card.mtp.told if target.card.mtp else "load the model alone",
+        note="loaded when a method needs them" if own else note,
     )
     out = [ModelRow(None, f"Draft models for {title_of(target)}"), alone]
     able = [each for each in found if (p := pairings.get(each.key)) is not None and p.able]

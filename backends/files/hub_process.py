@@ -61,7 +61,8 @@ class Hub:
     """
 
     def __init__(self, spec: str, revision: str | None) -> None:
-        self.spec, self.revision = spec, revision
+        self.spec = spec
+        self.revision = revision
         self.repository, _, self.quantization = spec.partition(":")
         self.folder = repository_folder(self.repository)
         try:

@@ -18,7 +18,7 @@ from ...errors import UserError
 from ..heads.folders import read_format
 from ..heads.formats import Format
 from ..heads.gguf_format import read_gguf_format
-from ..heads.mtp.own import FLOATS, OwnLayers, in_folder, in_gguf
+from ..heads.mtp.format import FLOATS, OwnLayers, in_folder, in_gguf
 from ..info import token_id
 from .checkpoint import ITEM_BYTES, check_folder, header, quantization_problem, read_json, tokenizer_problem
 from .checkpoint import MOST_CONFIG as MOST_CONFIG

@@ -8,46 +8,46 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ContextFull, UserError
-from ..base import ROOT, Scores, Session
+from ..base import Scores, Session
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Kind = Literal["eagle", "medusa", "dflash", "mtp"]
-"""How a trained drafter drafts, so which method it is for."""
+"""The method that a trained drafter is for."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadName:
-    """What is known of a trained drafter before it is loaded."""
+    """A trained drafter's name and kind, known before it is loaded."""
 
     name: str
     """The drafter's name, as the user gave it."""
     kind: Kind
     title: str
-    """What people call this kind, such as EAGLE-3."""
+    """The usual name of its kind, such as EAGLE-3."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadInfo(HeadName):
-    """What the interface shows about a trained drafter. Plain data, like `ModelInfo`."""
+    """Facts about a loaded drafter that the interface shows. Plain data, like `ModelInfo`."""
 
     parameters: int
-    """Its own; what it shares with the target is not counted."""
+    """Number of weights, without those that it shares with the target."""
     dtype: str
     taps: tuple[int, ...]
-    """Where it reads the target's hidden states (see `Model.open_session`)."""
+    """Places at which it reads the target's hidden states (see `Model.open_session`)."""
     path: str
     notes: tuple[str, ...] = ()
     """Sentences worth showing: a reading of its configuration that was measured."""
 
 
 class Head:
-    """A trained drafter's weights, beside the target that it was trained for. Several conversations may share them.
+    """A loaded drafter. Several conversations may share its weights.
 
     Args:
-        info: what the interface shows.
-        weights: what drafts with them and alone holds them.
+        info: facts for the interface.
+        weights: the only reference to the object that drafts with the weights.
     """
 
     def __init__(self, info: HeadInfo, weights: Any) -> None:
@@ -55,7 +55,7 @@ class Head:
         self._weights = weights
 
     def loaded(self) -> Any:
-        """The weights.
+        """Return the weights.
 
         Raises:
             UserError: they have been freed.
@@ -70,13 +70,13 @@ class Head:
 
 
 class PathHead(Head):
-    """One that drafts token by token, each from the one before. `weights` opens its session."""
+    """A drafter that drafts token by token, each from the one before. `weights` opens its session."""
 
     def __init__(self, info: HeadInfo, weights: Callable[[int], HeadSession]) -> None:
         super().__init__(info, weights)
 
     def open(self, context: int) -> HeadSession:
-        """A new, empty cache for a conversation of at most `context` tokens.
+        """Open a new, empty cache for a conversation of at most `context` tokens.
 
         Raises:
             UserError: there is not enough memory.
@@ -86,10 +86,10 @@ class PathHead(Head):
 
 
 class PositionHead(Head, ABC):
-    """One that guesses several positions at once, none knowing the others' tokens. It remembers nothing."""
+    """A drafter that guesses several positions at once, independently of each other. It keeps no state."""
 
     positions: int
-    """The most that it guesses."""
+    """Most positions that it guesses."""
 
     @abstractmethod
     def guess(self, state: Tensor, position: int, count: int) -> Scores:
@@ -106,15 +106,15 @@ class PositionHead(Head, ABC):
 
 
 class BlockHead(Head):
-    """One that guesses a block of positions in one pass and remembers the text. None knows the others' tokens, but in a
-    `PathBlockSession`. `weights` opens its session; `positions` is the most that it guesses."""
+    """A drafter that guesses a block of positions in one pass and keeps the text. The positions are independent of each other,
+    except in a `PathBlockSession`. `weights` opens its session; `positions` is the most that it guesses."""
 
     def __init__(self, info: HeadInfo, weights: Callable[[int], BlockSession], positions: int) -> None:
         super().__init__(info, weights)
         self.positions = positions
 
     def open(self, context: int) -> BlockSession:
-        """A new, empty cache for a conversation of at most `context` tokens.
+        """Open a new, empty cache for a conversation of at most `context` tokens.
 
         Raises:
             UserError: there is not enough memory.
@@ -124,35 +124,35 @@ class BlockHead(Head):
 
 
 class DrafterMemory:
-    """What a trained drafter remembers of a conversation, in a cache. Not thread-safe.
+    """A trained drafter's cache of one conversation. Not thread-safe.
 
     Args:
-        context: the most that it can remember.
+        context: most tokens that it can hold.
     """
 
     def __init__(self, context: int) -> None:
         self.context = context
         self.length = 0
-        """How much of the text it has taken in."""
+        """Number of tokens or pairs in the cache."""
 
     def check_room(self, more: int) -> None:
-        """Check that so much more fits.
+        """Check that `more` tokens fit.
 
         Raises:
-            ContextFull: it does not.
+            ContextFull: they do not.
         """
         if self.length + more > self.context:
             raise ContextFull(f"{self.length + more:,} tokens do not fit in a context of {self.context:,}. Start a new chat.")
 
     def rewind(self, length: int) -> None:
-        """Forget all but the first `length` of what it has taken in."""
+        """Remove everything behind the first `length` tokens or pairs."""
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot rewind to {length} of {self.length} tokens")
         self._cut(length)
         self.length = length
 
     def _cut(self, length: int) -> None:
-        """Remove from the cache what is forgotten, if it must be told."""
+        """Remove the rows behind `length` from a cache that does not overwrite them anyway."""
 
     def close(self) -> None:
         """Free the cache."""
@@ -160,7 +160,7 @@ class DrafterMemory:
 
 
 class BlockSession(DrafterMemory, ABC):
-    """What a drafter of blocks remembers of one conversation: the target's states, which are true ones."""
+    """A block drafter's session, which holds the target's states of the text."""
 
     @abstractmethod
     def extend(self, states: Tensor) -> None:
@@ -187,8 +187,8 @@ class BlockSession(DrafterMemory, ABC):
 
 
 class PathBlockSession(BlockSession):
-    """One whose guesses go by the token before them too: below the pending token, node 0, hang *nodes*. The layers run once for
-    the block, whatever its nodes are."""
+    """A block session whose guesses also depend on the token before. *Nodes* hang below the pending token, node 0; the layers
+    run once per block, regardless of its nodes."""
 
     @abstractmethod
     def begin(self, token: int, count: int) -> Scores:
@@ -223,37 +223,18 @@ class PathBlockSession(BlockSession):
 
 
 class HeadSession(DrafterMemory, ABC):
-    """What a drafter that writes token by token remembers of one conversation.
+    """The session of a drafter that drafts token by token.
 
     It takes in *pairs*: pair i is the token at position i + 1 with the target's hidden states at position i, and predicts the
     token at position i + 2. Below the last pair hang *nodes*: drafted tokens, each with its parent's output in place of the
-    target's states. So what is remembered for good comes from true states only.
+    target's states. So pairs are always computed from the target's own states.
     """
 
     branches: int | None = None
-    """The most leaves that its nodes may have; None for any number."""
-
-    def __init__(self, context: int) -> None:
-        super().__init__(context)
-        self._depths: list[int] = []
-        """The depth of each node; a child of the last pair has 1."""
-
-    def _check_pairs(self, tokens: Sequence[int], states: Tensor) -> None:
-        """Check pairs that are to be taken in: at least one, as many states as tokens, and room for them."""
-        if not len(tokens) == len(states) > 0:
-            raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
-        self.check_room(len(tokens))
-
-    def _hang(self, parents: Sequence[int]) -> list[int]:
-        """The depths of new nodes, once it is known that they hang below earlier ones and fit."""
-        living = len(self._depths)
-        if any(not ROOT <= parent < living for parent in parents) or not self.length:
-            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
-        self.check_room(living + len(parents))
-        return [1 + (self._depths[parent] if parent != ROOT else 0) for parent in parents]
+    """Most leaves that its nodes may have; None for no limit."""
 
     def follow(self, target: Session) -> None:
-        """Say whose text this is, for a drafter that reads the target's keys and values too; before `extend`."""
+        """Set the target's session, for a drafter that reads its keys and values. Call it before `extend`."""
 
     @abstractmethod
     def extend(self, tokens: Sequence[int], states: Tensor) -> Scores:
@@ -282,10 +263,6 @@ class HeadSession(DrafterMemory, ABC):
             UserError: there is not enough memory; nothing has been added.
         """
 
+    @abstractmethod
     def drop(self, first: int) -> None:
         """Free the nodes from number `first` on."""
-        del self._depths[first:]
-
-    def rewind(self, length: int) -> None:
-        self.drop(0)
-        super().rewind(length)

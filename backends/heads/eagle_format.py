@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ...errors import UserError
 from .base import Kind
-from .formats import Format, Reading, Target, figure, part, whole
+from .formats import Checkpoint, Config, Format, Reading, Target
+
+LAYERS_KEY = "eagle_aux_hidden_state_layer_ids"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class EagleFormat(Format):
 
     kind: ClassVar[Kind] = "eagle"
     layer: Mapping[str, Any]
-    """The configuration of its layers, in the words of Llama's."""
+    """The configuration of its layers, with Llama's keys."""
     layers: int
     readings: tuple[Reading, ...]
     """The readings, at least one, the documented one first."""
@@ -37,7 +38,7 @@ class EagleFormat(Format):
 
     @property
     def third(self) -> bool:
-        """Whether it is EAGLE-3: several layers of the target fused, and attention over that beside the embedding."""
+        """Whether it is EAGLE-3: it fuses several of the target's layers, and its attention reads that and the embedding."""
         return self.title == "EAGLE-3"
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
@@ -51,76 +52,67 @@ class EagleFormat(Format):
         if not (third and self.target_width is None and inputs == taps * width):
             self.check_width(name, target, self.target_width or hidden)
         if third and inputs != taps * width:
-            raise self.other_layers(name, inputs // width, taps, "eagle_aux_hidden_state_layer_ids")
+            raise self.other_layers(name, inputs // width, taps, LAYERS_KEY)
         return readings
 
     def _tapping(self, layers: int) -> list[Reading]:
-        """The readings that tap layers which a target of so many has."""
+        """Return the readings whose taps exist in a target with `layers` layers."""
         out = []
         for reading in self.readings:
-            # The three that everybody takes where a configuration names none.
+            # The usual three, if the configuration names none.
             taps = tuple(tap % (layers + 1) if tap < 0 else tap for tap in reading.taps) or (2, layers // 2, layers - 3)
             if all(0 <= tap <= layers for tap in taps):
                 out.append(replace(reading, taps=taps))
         return out
 
 
-def eagle_format(
-    folder: Path, config: Mapping[str, Any], names: Mapping[str, tuple[Path, str]], shapes: Mapping[str, tuple[int, ...]]
-) -> EagleFormat:
-    """An EAGLE head. The third kind reads its feature beside the embedding, so its attention's input is twice as wide."""
-    speculators = "speculators_model_type" in config
-    layer = part(config, "transformer_layer_config") if speculators else config
-    eagle = part(config, "eagle_config")
+def eagle_format(files: Checkpoint) -> EagleFormat:
+    """Read an EAGLE head's configuration. EAGLE-3 reads the features next to the embedding, so its attention's input is twice
+    as wide."""
+    config, shapes = files.config, files.shapes
+    layer = config.part("transformer_layer_config") if "speculators_model_type" in config.values else config
+    eagle = config.part("eagle_config")
     query, fc = shapes["layers.0.self_attn.q_proj.weight"], shapes["fc.weight"]
     if len(query) != 2 or len(fc) != 2:
-        raise UserError(f"{folder} is damaged: fc.weight has the shape {list(fc)}. Download it again.")
+        raise UserError(f"{files.folder} is damaged: fc.weight has the shape {list(fc)}. Download it again.")
     third = query[1] == 2 * fc[0]
-    layers = figure(folder, layer, "num_hidden_layers", 1)
-    scale = config.get("logit_scale", 1.0)
-    if not isinstance(scale, int | float) or isinstance(scale, bool):
-        raise UserError(f"{folder / 'config.json'} is damaged (logit_scale is {str(scale)[:40]}). Download it again.")
-    verifier = part(part(config, "speculators_config"), "verifier").get("name_or_path")
 
     def flag(name: str, tensor: str) -> bool:
-        said = config.get(name, eagle.get(name))
-        return tensor in shapes if said is None else bool(said)
+        return third and bool(config.get(name, eagle.get(name, tensor in shapes)))
 
     return EagleFormat(
-        folder=folder,
+        folder=files.folder,
         title="EAGLE-3" if third else "EAGLE-1",
-        names=names,
+        names=files.names,
         shapes=shapes,
-        layer=layer,
-        layers=layers,
-        readings=_readings(folder, config, eagle, speculators) if third else (Reading((-1,)),),
-        vocabulary=whole(layer.get("vocab_size")),
-        target_width=whole(config.get("target_hidden_size")) if third else None,
-        norm_before_fc=third and flag("norm_before_fc", "input_norm.weight"),
-        fc_norm=third and flag("fc_norm", "fc_norm.0.weight"),
+        layer=layer.values,
+        layers=layer.figure("num_hidden_layers", 1),
+        readings=_readings(config, eagle) if third else (Reading((-1,)),),
+        vocabulary=layer.count("vocab_size"),
+        target_width=config.count("target_hidden_size") if third else None,
+        norm_before_fc=flag("norm_before_fc", "input_norm.weight"),
+        fc_norm=flag("fc_norm", "fc_norm.0.weight"),
         norm_output=third and bool(config.get("norm_output")),
-        logit_scale=float(scale),
-        trained_for=verifier if isinstance(verifier, str) else "",
+        logit_scale=config.number("logit_scale", 1.0),
+        trained_for=config.verifier,
     )
 
 
-def _readings(folder: Path, config: Mapping[str, Any], eagle: Mapping[str, Any], speculators: bool) -> tuple[Reading, ...]:
-    """What the taps and `norm_before_residual` may mean."""
-    ids, key = config.get("target_layer_ids"), "eagle_aux_hidden_state_layer_ids"
+def _readings(config: Config, eagle: Config) -> tuple[Reading, ...]:
+    """List the possible meanings of the taps and of `norm_before_residual`."""
     shifts: tuple[int, ...] = (1,)  # DeepSpec counts the layers' outputs
+    ids = config.layer_ids("target_layer_ids")
     if ids is None:
         # vLLM, llama.cpp and speculators take k for the input of layer k, SGLang for its output.
-        ids, shifts = config.get(key, eagle.get(key)), (0, 1)
-    if ids is None:
-        ids, shifts = [], (0,)
-    if not isinstance(ids, list) or not all(isinstance(id, int) and 0 <= id < 4096 for id in ids):
-        raise UserError(f"{folder / 'config.json'} does not list the target's layers ({str(ids)[:40]}). Download it again.")
-    said = config.get("norm_before_residual")
-    # Left out, speculators itself takes it for off, vLLM for on in speculators' files.
-    norms = (True, False) if speculators and said is None else (bool(said),)
-    found = []
+        ids = config.layer_ids(LAYERS_KEY) or eagle.layer_ids(LAYERS_KEY)
+        shifts = (0, 1) if ids else (0,)
+    before_residual = config.get("norm_before_residual")
+    norms: tuple[bool, ...] = (bool(before_residual),)
+    if before_residual is None and "speculators_model_type" in config.values:
+        norms = (True, False)  # vLLM's default is on for these files, speculators' own is off
+    readings = []
     for shift, norm in product(shifts, norms):
-        notes = [f"layers {', '.join(map(str, ids))} taken for outputs"] if shift != shifts[0] else []
+        notes = [f"layers {', '.join(map(str, ids or ()))} taken for outputs"] if shift != shifts[0] else []
         notes += [f"norm_before_residual {'on' if norm else 'off'}"] if norm != norms[0] else []
-        found.append(Reading(tuple(id + shift for id in ids), norm, " and ".join(notes)))
-    return tuple(found)
+        readings.append(Reading(tuple(id + shift for id in ids or ()), norm, " and ".join(notes)))
+    return tuple(readings)

@@ -1,4 +1,4 @@
-"""Which trained drafter a folder holds, told by its configuration and its tensors' names and shapes, never by its name."""
+"""Detection of the trained drafter in a folder, by its configuration and its tensors' names and shapes, never by its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .assistant.format import ASSISTANTS, assistant_format
 from .dflash.format import NAMES as DFLASH
 from .dflash.format import dflash_format, kind_of
 from .eagle_format import eagle_format
-from .formats import Format
+from .formats import Checkpoint, Config, Format
 from .medusa_format import medusa_format, medusa_name
 
 UNPICKLE = (
@@ -21,7 +21,7 @@ UNPICKLE = (
 
 
 def read_format(folder: Path, files: list[Path]) -> Format | None:
-    """The trained drafter in a folder whose files have been checked; None for anything else.
+    """Identify the trained drafter in a folder whose files have been checked; None for anything else.
 
     Raises:
         UserError: its configuration is damaged; says where.
@@ -33,15 +33,17 @@ def read_format(folder: Path, files: list[Path]) -> Format | None:
         for name, tensor in header(file).items():
             bare = name.removeprefix("model.")
             ours = DFLASH.get(bare) or medusa_name(bare.replace("midlayer.", "layers.0.", 1))
-            names[ours], shapes[ours] = (file, name), tuple(tensor["shape"])
+            names[ours] = file, name
+            shapes[ours] = tuple(tensor["shape"])
+    checkpoint = Checkpoint(folder, Config(folder / "config.json", config), names, shapes)
     if config.get("model_type") in ASSISTANTS or shapes.keys() >= {"pre_projection.weight", "post_projection.weight"}:
-        return assistant_format(folder, config, names, shapes)
+        return assistant_format(checkpoint)
     if "medusa_num_heads" in config or config.get("model_type") == "medusa" or "0.lm_head.weight" in shapes:
-        return medusa_format(folder, config, names, shapes)
+        return medusa_format(checkpoint)
     if kind_of(config, shapes) is not None:
-        return dflash_format(folder, config, names, shapes)
+        return dflash_format(checkpoint)
     if "fc.weight" in shapes and "layers.0.self_attn.q_proj.weight" in shapes:
-        return eagle_format(folder, config, names, shapes)
+        return eagle_format(checkpoint)
     return None
 
 
@@ -56,8 +58,8 @@ def refuse_pickles(folder: Path) -> None:
         return
     config = read_json(folder / "config.json")
     # No whole model has one layer; a head's configuration says little more.
-    told = ("draft_vocab_size", "medusa_num_heads", "dflash_config")
-    if config.get("num_hidden_layers") == 1 or config.get("model_type") == "medusa" or any(key in config for key in told):
+    single = config.get("num_hidden_layers") == 1 or config.get("model_type") == "medusa"
+    if single or config.keys() & {"draft_vocab_size", "medusa_num_heads", "dflash_config"}:
         code = UNPICKLE.format(file=repr(str(pickles[0])), out=repr(str(folder / "model.safetensors")))
         raise UserError(
             f"{folder} has only pickled weights, which can run code when opened, so specchat does not open them. Convert them "

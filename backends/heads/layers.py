@@ -1,5 +1,5 @@
-"""What the networks of trained drafters have in common: decoder layers made of their tensors, reduced vocabularies, and a
-sentence where the memory does not suffice."""
+"""Parts shared by the networks of trained drafters: decoder layers around their tensors, reduced vocabularies, and the error
+for too little memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import UserError
-from ..hf.lean.lean import Rotations
+from ..hf.lean.lean import Rotations, norm
 from ..hf.runner import out_of_memory
 from ..transfer import on_device
 
@@ -24,31 +24,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a drafter's network has beside its own tensors, most of which it packs and lets go."""
+    """The parts of a drafter's network that may come from its target."""
 
     config: Any
-    """Its layers' configuration, as transformers reads it."""
+    """The configuration of the drafter's layers, as transformers reads it."""
     embeddings: Tensor
-    """The table to look tokens up in [vocab, width]."""
+    """The table [vocab, width]."""
     lm_head: Callable[[Tensor], Tensor]
-    """LM head of the drafter, or the target's where the drafter has none."""
+    """LM head of the drafter, or the target's if the drafter has none."""
     ids: Tensor | None
-    """The target's id of each token that it drafts; None where it drafts all."""
+    """The target's id of each drafted token; None if it drafts all."""
     vocabulary: int
-    """The target's token ids."""
+    """Size of the target's vocabulary."""
 
     def rotations(self) -> Rotations:
-        """The angles of its layers' positions."""
+        """Create the rotary embeddings of the drafter's layers."""
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
         return Rotations(LlamaRotaryEmbedding(self.config).to(self.embeddings.device))
 
     def embedded(self, tokens: Sequence[int]) -> Tensor:
-        """The tokens' embeddings [n, width]."""
+        """Look up the tokens' embeddings [n, width]."""
         return F.embedding(on_device(tokens, self.embeddings.device), self.embeddings)
 
     def spread(self, logits: Tensor) -> Tensor:
-        """Logits [n, drafted] over the target's vocabulary [n, vocab]."""
+        """Spread logits [n, drafted] over the target's vocabulary [n, vocab]."""
         return scattered(logits, self.ids, self.vocabulary)
 
 
@@ -61,10 +61,35 @@ class Modules:
     """
 
     def __init__(self, weights: Mapping[str, Tensor], config: Any) -> None:
-        self._weights, self._config = weights, config
+        self._weights = weights
+        self._config = config
 
     def norm(self, name: str) -> Any:
-        """The root-mean-square norm with this weight; None if the drafter has none."""
+        """Create the root-mean-square norm with this weight, to call; None if the drafter has no such tensor."""
+        return norm(self._norm_module(name))
+
+    def layer(self, at: str, *, norm_first: bool = True) -> Any:
+        """Create the decoder layer whose tensors begin with `at`, for `LeanLayer`; without `norm_first` attention reads its
+        input as it is."""
+        config = self._config
+        attention = SimpleNamespace(
+            **{f"{name}_proj": self._linear(f"{at}.self_attn.{name}_proj") for name in "qkvo"},
+            **{f"{name}_norm": self._norm_module(f"{at}.self_attn.{name}_norm.weight") for name in "qk"},
+            head_dim=config.head_dim,
+            scaling=config.head_dim**-0.5,
+        )
+        mlp = SimpleNamespace(
+            **{f"{name}_proj": self._linear(f"{at}.mlp.{name}_proj") for name in ("gate", "up", "down")},
+            act_fn=_activation(config),
+        )
+        return SimpleNamespace(
+            self_attn=attention,
+            mlp=mlp,
+            input_layernorm=self._norm_module(f"{at}.input_layernorm.weight") if norm_first else None,
+            post_attention_layernorm=self._norm_module(f"{at}.post_attention_layernorm.weight"),
+        )
+
+    def _norm_module(self, name: str) -> Any:
         from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
         if name not in self._weights:
@@ -73,8 +98,7 @@ class Modules:
         module.weight = nn.Parameter(self._weights[name], requires_grad=False)
         return module
 
-    def linear(self, name: str) -> nn.Linear:
-        """The linear layer of this name."""
+    def _linear(self, name: str) -> nn.Linear:
         weight, bias = self._weights[f"{name}.weight"], self._weights.get(f"{name}.bias")
         module = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
         module.weight = nn.Parameter(weight, requires_grad=False)
@@ -82,35 +106,14 @@ class Modules:
             module.bias = nn.Parameter(bias, requires_grad=False)
         return module
 
-    def layer(self, at: str, *, norm_first: bool = True) -> Any:
-        """The decoder layer whose tensors begin with `at`, for `LeanLayer`; without `norm_first` attention reads its input
-        as it is."""
-        config = self._config
-        attention = SimpleNamespace(
-            **{f"{name}_proj": self.linear(f"{at}.self_attn.{name}_proj") for name in "qkvo"},
-            **{f"{name}_norm": self.norm(f"{at}.self_attn.{name}_norm.weight") for name in "qk"},
-            head_dim=config.head_dim,
-            scaling=config.head_dim**-0.5,
-        )
-        mlp = SimpleNamespace(
-            **{f"{name}_proj": self.linear(f"{at}.mlp.{name}_proj") for name in ("gate", "up", "down")},
-            act_fn=_activation(config),
-        )
-        return SimpleNamespace(
-            self_attn=attention,
-            mlp=mlp,
-            input_layernorm=self.norm(f"{at}.input_layernorm.weight") if norm_first else None,
-            post_attention_layernorm=self.norm(f"{at}.post_attention_layernorm.weight"),
-        )
-
 
 def scattered(logits: Tensor, ids: Tensor | None, vocabulary: int) -> Tensor:
-    """Logits over the target's vocabulary: those that are not drafted get none of the probability.
+    """Spread logits over the target's vocabulary; tokens that are not drafted get minus infinity.
 
     Args:
         logits: [n, drafted].
-        ids: the target's id of each [drafted]; None where they are the same.
-        vocabulary: the target's token ids.
+        ids: the target's id of each [drafted]; None if they are the same.
+        vocabulary: size of the target's vocabulary.
     """
     if ids is None:
         return logits
@@ -120,7 +123,11 @@ def scattered(logits: Tensor, ids: Tensor | None, vocabulary: int) -> Tensor:
 
 @contextmanager
 def stored(names: Mapping[str, tuple[Path, str]]) -> Iterator[Callable[[str], Tensor]]:
-    """What reads a tensor, of those whose files, and names there, are given."""
+    """Open safetensors files for a block, and yield a function that reads a tensor by its key in `names`.
+
+    Args:
+        names: key → the tensor's file and its name there.
+    """
     from safetensors import safe_open
 
     with ExitStack() as stack:
@@ -137,10 +144,10 @@ def stored(names: Mapping[str, tuple[Path, str]]) -> Iterator[Callable[[str], Te
 
 
 def guarded(run: Callable[[], T], device: torch.device) -> T:
-    """A pass without gradients.
+    """Run a pass without gradients.
 
     Raises:
-        UserError: the memory does not suffice.
+        UserError: there is not enough memory.
     """
     with torch.inference_mode():
         try:

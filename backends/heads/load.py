@@ -1,8 +1,8 @@
-"""Loads a trained drafter beside its target, and measures how to read its configuration where engines disagree."""
+"""Loading of a trained drafter next to its target. Where engines read its configuration differently, agreement decides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -27,41 +27,40 @@ from .dflash.format import UNUSED, DFlashFormat
 from .dflash.network import DFlashNetwork, DFlashPathSession, DFlashSession
 from .eagle import EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
-from .formats import IGNORED, LLAMA, Format, Reading, Target, figure
+from .formats import IGNORED, LLAMA, Config, Format, Reading, Target
 from .layers import Parts, scattered, stored
 from .medusa_format import MedusaFormat
 
 
 class MedusaHead(PositionHead):
-    """Loaded Medusa heads (see load.py).
+    """Loaded Medusa heads.
 
     Args:
-        info: what the interface shows.
-        found: their format.
+        info: facts for the interface.
+        format: their format.
         weights: their tensors, on one device and of one type.
-        ids: the target's id of each token that they draft; None where they draft all.
-        vocabulary: the target's token ids.
+        vocabulary: size of the target's vocabulary.
     """
 
-    def __init__(
-        self, info: HeadInfo, found: MedusaFormat, weights: Mapping[str, Tensor], ids: Tensor | None, vocabulary: int
-    ) -> None:
+    def __init__(self, info: HeadInfo, format: MedusaFormat, weights: Weights, vocabulary: int) -> None:
         super().__init__(info, weights)
-        self._blocks, self._ids, self._vocabulary = found.blocks, ids, vocabulary
-        self.positions = found.heads
+        self._blocks = format.blocks
+        self._ids = weights.ids
+        self._vocabulary = vocabulary
+        self.positions = format.heads
 
     def guess(self, state: Tensor, position: int, count: int) -> TorchScores:
-        weights: Mapping[str, Tensor] = self.loaded()
+        weights: Weights = self.loaded()
         with torch.inference_mode():
-            some = next(iter(weights.values()))
-            state, rows = state.to(some.device, some.dtype), []
+            weight = next(iter(weights.values()))
+            state, rows = state.to(weight.device, weight.dtype), []
             for head in range(count):
                 hidden = state
                 for at in (f"{head}.{block}" for block in range(self._blocks)):
                     block = weights[f"{at}.weight"]
                     hidden = hidden + F.silu(F.linear(hidden, block, weights.get(f"{at}.bias")))
-                own = f"{head}.lm_head.weight"
-                lm_head = weights[own if own in weights else "lm_head.weight"]
+                name = f"{head}.lm_head.weight"
+                lm_head = weights[name if name in weights else "lm_head.weight"]
                 rows.append(F.linear(hidden, lm_head))
             logits = scattered(torch.cat(rows), self._ids, self._vocabulary)
         return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))
@@ -72,10 +71,10 @@ TEXT = (
     "wrote the weather into a book: the wind, the clouds, the height of the waves. In winter, ships passed only rarely, and he "
     "read or repaired his nets. When the fog came in, he rang the bell once a minute until the morning."
 )
-"""What readings are tried on."""
+"""The text on which readings of a configuration are compared."""
 
 LONGEST = 128
-"""Tokens of it, at most."""
+"""Most tokens of TEXT that are used."""
 
 TABLES = ("d2t", "token_map")
 """Tables of a reduced vocabulary: offsets from the draft's ids to the target's, or the target's ids."""
@@ -85,14 +84,20 @@ INTEGERS = (*TABLES, ORDERING)
 
 
 MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What torch and our own networks raise of tensors that are missing, or of other shapes than a configuration says."""
+"""Errors that torch and our networks raise for tensors that are missing, or whose shapes contradict the configuration."""
 
 
-class Noted(dict[str, Tensor]):
-    """Tensors by name, which notes those that were asked for."""
+class Weights(dict[str, Tensor]):
+    """A drafter's tensors by name, with a record of the names that were read.
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
+    Args:
+        tensors: in the target's type.
+        ids: the target's id of each drafted token; None if all are drafted.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], ids: Tensor | None) -> None:
         super().__init__(tensors)
+        self.ids = ids
         self.asked = set[str]()
 
     def __getitem__(self, name: str) -> Tensor:
@@ -104,34 +109,31 @@ class Noted(dict[str, Tensor]):
         return super().get(name, default)
 
 
-def load_head(found: Format, name: str, target: Model) -> Head:
-    """Load a drafter, and draft with it once: that tells whether its tensors are those that its configuration speaks of.
+def load_head(format: Format, name: str, target: Model) -> Head:
+    """Load a drafter, and draft with it once, which shows whether its tensors match its configuration.
 
     Args:
-        found: its folder, as `read_format` reads it.
+        format: its folder, as `read_format` reads it.
         name: as the user named it.
-        target: the loaded model that it drafts for; it shares the embeddings and LM head that the drafter does not have.
+        target: the loaded model that it drafts for; it lends the embeddings and LM head that the drafter does not have.
 
     Raises:
         UserError: it cannot draft for this target; says why and what to do.
     """
-    of, lender = target.info, _lender(target, name)
-    readings = found.fitting(name, Target(of.name, lender.width, of.layers, of.vocabulary))
-    target.tapped(readings[0].taps)  # which proves that its states can be read, now rather than in the first answer
-    weights = Noted(_read(found, name, lender.device, lender.dtype))
-    ids = _ids(weights, name, target)
+    info, lender = target.info, _lender(target, name)
+    readings = format.fitting(name, Target(info.name, lender.width, info.layers, info.vocabulary))
+    target.tapped(readings[0].taps)  # proves that its states can be read, now rather than in the first answer
+    weights = _read(format, name, target, lender)
     try:
-        head = _made(found, name, target, lender, weights, ids, readings)
-        drafted = _drafted_once(head, target, lender.width)
-        if drafted != of.vocabulary:
-            raise ValueError(f"it drafts from {drafted:,} tokens")
+        head = _build(format, name, target, lender, weights, readings)
+        scored = _scored_tokens(head, target, lender.width)
+        if scored != info.vocabulary:
+            raise ValueError(f"it drafts from {scored:,} tokens")
     except MISFITS as error:
         if out_of_memory(error):
             raise
         why = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else first_line(error)
-        raise UserError(
-            f"{name} does not fit {of.name}, or its weights do not match its config.json ({why}). {found.made_for}"
-        ) from None
+        raise format.misfit(f"{name} does not fit {info.name}, or its weights do not match its config.json ({why})") from None
     if unread := sorted(weights.keys() - weights.asked):
         raise UserError(
             f"{name} has tensors that specchat does not know, such as {unread[0]}, so it would not draft as it was trained. "
@@ -140,61 +142,54 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     return head
 
 
-def _made(
-    found: Format,
-    name: str,
-    target: Model,
-    lender: Lender,
-    weights: Noted,
-    ids: Tensor | None,
-    readings: list[Reading],
-) -> Head:
-    """The drafter, read in the way in which it agrees most with its target."""
-    of, reading, note = target.info, readings[0], ""
-    untrained = _untrained(weights.get("embed_tokens.weight"))
-    size = sum(tensor.numel() for tensor in weights.values())
-    make: Callable[[HeadInfo], Head]
-    match found:
+def _build(
+    format: Format, name: str, target: Model, lender: Lender, weights: Weights, readings: list[Reading]
+) -> PathHead | BlockHead | MedusaHead:
+    """Build the drafter, under the reading that agrees most with its target."""
+    vocabulary, size = target.info.vocabulary, sum(tensor.numel() for tensor in weights.values())
+
+    def describe(reading: Reading = readings[0], note: str = "") -> HeadInfo:
+        return HeadInfo(
+            name=name,
+            kind=format.kind,
+            title=format.title,
+            parameters=size,
+            dtype=str(lender.dtype).removeprefix("torch."),
+            taps=reading.taps,
+            path=str(format.folder),
+            notes=(note,) if note else (),
+        )
+
+    match format:
         case EagleFormat():
-            eagle = EagleNetwork(found, weights, _parts(found, weights, ids, lender, of.vocabulary))
-            reading, note = _measured(eagle, target, readings)
+            eagle = EagleNetwork(format, weights, _parts(format, weights, lender, vocabulary))
+            reading, note = _choose_reading(eagle, target, readings)
             eagle.residual_normed = reading.norm_before_residual
-            make = partial(PathHead, weights=partial(EagleSession, eagle))
+            return PathHead(describe(reading, note), partial(EagleSession, eagle))
         case DFlashFormat():
-            dflash = DFlashNetwork(found, weights, _parts(found, weights, ids, lender, of.vocabulary))
-            kind = DFlashSession if dflash.paths is None else DFlashPathSession
-            make = partial(BlockHead, weights=partial(kind, dflash), positions=found.positions)
+            dflash = DFlashNetwork(format, weights, _parts(format, weights, lender, vocabulary))
+            session = DFlashSession if dflash.paths is None else DFlashPathSession
+            return BlockHead(describe(), partial(session, dflash), format.positions)
         case AssistantFormat():
             if not isinstance(target, TransformersModel):
                 raise UserError(
                     f"{name} reads its target's keys and values, which llama.cpp gives to an assistant in GGUF only. Take "
                     "the assistant as a GGUF file, or load the target from a folder with safetensors."
                 )
-            assistant = AssistantNetwork(found, weights, name, target)
-            reading, note = _measured(assistant, target, readings)
-            make = partial(PathHead, weights=partial(AssistantSession, assistant, reading))
+            assistant = AssistantNetwork(format, weights, name, target)
+            reading, note = _choose_reading(assistant, target, readings)
+            return PathHead(describe(reading, note), partial(AssistantSession, assistant, reading))
         case _:
-            assert isinstance(found, MedusaFormat)
+            assert isinstance(format, MedusaFormat)
+            ids = weights.ids
             for tensor, value in weights.items():
                 if ids is not None and tensor.endswith("lm_head.weight") and len(value) > len(ids):
                     weights[tensor] = value[ids]
-            make = partial(MedusaHead, found=found, weights=weights, ids=ids, vocabulary=of.vocabulary)
-    return make(
-        HeadInfo(
-            name=name,
-            kind=found.kind,
-            title=found.title,
-            parameters=size,
-            dtype=str(lender.dtype).removeprefix("torch."),
-            taps=reading.taps,
-            path=str(found.folder),
-            notes=tuple(filter(None, (note, untrained))),
-        )
-    )
+            return MedusaHead(describe(), format, weights, vocabulary)
 
 
-def _drafted_once(head: Head, target: Model, width: int) -> int:
-    """Draft behind two tokens of a text, whatever their states are; how many tokens the guesses are among."""
+def _scored_tokens(head: PathHead | BlockHead | MedusaHead, target: Model, width: int) -> int:
+    """Draft after two tokens with states of zeros; return the size of the vocabulary that is scored."""
     states = torch.zeros((2, len(head.info.taps) * width))
     scores: Any
     match head:
@@ -209,24 +204,23 @@ def _drafted_once(head: Head, target: Model, width: int) -> int:
                 block.extend(states)
                 guess = block.begin if isinstance(block, PathBlockSession) else block.guess
                 scores = guess(0, head.positions)
-        case _:
-            assert isinstance(head, MedusaHead)
+        case MedusaHead():
             scores = head.guess(states[:1], 2, head.positions)
     return int(scores.logits.shape[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class Lender:
-    """A target's part in its drafter."""
+    """The parts of a target that its drafter may use."""
 
     width: int
     device: torch.device
     dtype: torch.dtype
     embeddings: Callable[[], Tensor]
-    """[vocab, width]."""
+    """Returns the table [vocab, width]."""
     lm_head: Callable[[], Callable[[Tensor], Tensor]]
     cheap: bool
-    """Whether the embeddings cost no memory."""
+    """Whether the embeddings take no further memory."""
 
 
 def _lender(target: Model, name: str) -> Lender:
@@ -250,55 +244,47 @@ def _lender(target: Model, name: str) -> Lender:
     return Lender(weights.width, torch.device("cpu"), torch.float32, target.embeddings, lm_head, cheap=False)
 
 
-def _untrained(embeddings: Tensor | None) -> str:
-    """Warn about a drafter whose own embeddings were never trained: normal numbers, in rows of one length."""
-    if embeddings is None or embeddings.shape[1] < 32:
-        return ""
-    some = embeddings[:: max(1, len(embeddings) // 1024)].float()
-    lengths = some.norm(dim=1)
-    spread = float(lengths.std() / lengths.mean()) * (2 * some.shape[1]) ** 0.5  # 1 for normal numbers
-    kurtosis = float(((some - some.mean()) / some.std()).pow(4).mean())  # 3
-    if not (0.8 < spread < 1.2 and 2.9 < kurtosis < 3.1):
-        return ""
-    return "This drafter's own embeddings look as if they had never been trained, so it may guess badly. Use another one."
-
-
-def _parts(
-    found: EagleFormat | DFlashFormat, weights: dict[str, Tensor], ids: Tensor | None, lender: Lender, vocabulary: int
-) -> Parts:
-    """What a network has beside its tensors: the target's embeddings and LM head where the drafter has none of its own."""
-    own = weights.get("embed_tokens.weight")
-    if own is not None and lender.cheap and torch.equal(own, lender.embeddings()):
+def _parts(format: EagleFormat | DFlashFormat, weights: Weights, lender: Lender, vocabulary: int) -> Parts:
+    """Collect the embeddings and LM head: the drafter's, or the target's where it has none."""
+    embeddings = weights.get("embed_tokens.weight")
+    if embeddings is not None and lender.cheap and torch.equal(embeddings, lender.embeddings()):
         del weights["embed_tokens.weight"]  # many are copies
-        own = None
-    own_head = weights.get("lm_head.weight")
-    lm_head = lender.lm_head() if own_head is None else slim(own_head)
-    if type(lm_head) is nn.Linear:  # the target's; in halves a small one is worth a copy
+        embeddings = None
+    if embeddings is None:
+        embeddings = lender.embeddings()
+    head_weight = weights.get("lm_head.weight")
+    lm_head = lender.lm_head() if head_weight is None else slim(head_weight)
+    if type(lm_head) is nn.Linear:  # the target's; a small one is worth a copy in halves
         lm_head = slim(lm_head.weight, lm_head.bias)
-    embeddings = lender.embeddings() if own is None else own
-    return Parts(_config(found), embeddings, lm_head, ids, vocabulary)
+    return Parts(_layer_config(format), embeddings, lm_head, weights.ids, vocabulary)
 
 
-def _config(found: EagleFormat | DFlashFormat) -> Any:
+def _layer_config(format: EagleFormat | DFlashFormat) -> Any:
+    """Read the configuration of the drafter's layers as Llama's.
+
+    Raises:
+        UserError: transformers refuses it.
+    """
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    known = {key: found.layer[key] for key in LLAMA if found.layer.get(key) is not None}
-    known["hidden_size"] = found.shapes["fc.weight"][0]
-    known["max_position_embeddings"] = figure(found.folder, known, "max_position_embeddings", 2048)
+    file = format.folder / "config.json"
+    settings = {key: format.layer[key] for key in LLAMA if format.layer.get(key) is not None}
+    settings["hidden_size"] = format.shapes["fc.weight"][0]
+    settings["max_position_embeddings"] = Config(file, settings).figure("max_position_embeddings", 2048)
     try:
-        config = LlamaConfig(**known)
-        LlamaRotaryEmbedding(config)  # the scaling of its angles may be of a kind that nobody knows
+        config = LlamaConfig(**settings)
+        LlamaRotaryEmbedding(config)  # raises for an unknown kind of scaling
         return config
-    except Exception as error:  # whatever transformers' checks raise
-        raise UserError(f"Cannot read {found.folder / 'config.json'}: {first_line(error)}.") from None
+    except Exception as error:  # transformers' checks raise many types
+        raise UserError(f"Cannot read {file}: {first_line(error)}.") from None
 
 
-def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
-    """The tensors that drafting needs, in the target's type."""
-    out: dict[str, Tensor] = {}
-    with stored(found.names) as read:
-        for ours in found.names:
+def _read(format: Format, name: str, target: Model, lender: Lender) -> Weights:
+    """Read the tensors that drafting needs, in the target's type."""
+    tensors: dict[str, Tensor] = {}
+    with stored(format.names) as read:
+        for ours in format.names:
             if ours in (*IGNORED, *UNUSED) or "rotary_emb" in ours:
                 continue
             tensor = read(ours)
@@ -307,27 +293,22 @@ def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) ->
                 raise UserError(f"{name} has {ours} in {kind}, which specchat cannot use. Use a drafter that is not quantized.")
             if ours not in INTEGERS and not bool(torch.isfinite(tensor.float()).all()):
                 raise UserError(f"{name} is damaged: {ours} holds numbers that are none (NaN or infinite). Download it again.")
-            out[ours] = tensor.to(device, torch.int64 if ours in INTEGERS else dtype)
-    return out
-
-
-def _ids(weights: dict[str, Tensor], name: str, target: Model) -> Tensor | None:
-    """The target's ids of the tokens that are drafted, taken out of the tensors; None where all are."""
-    table = next((table for table in TABLES if table in weights), None)
+            tensors[ours] = tensor.to(lender.device, torch.int64 if ours in INTEGERS else lender.dtype)
+    table = next((table for table in TABLES if table in tensors), None)
     if table is None:
-        return None
-    ids = weights.pop(table)
-    if table == "d2t":  # of offsets
+        return Weights(tensors, None)
+    ids = tensors.pop(table)
+    if table == "d2t":  # offsets
         ids = ids + torch.arange(len(ids), device=ids.device)
     if bool((ids < 0).any()) or bool((ids >= target.info.vocabulary).any()) or len(set(ids.tolist())) < len(ids):
         raise UserError(
             f"{name} is damaged: its table {table} does not lead to tokens of {target.info.name}, each once. Download it again."
         )
-    return ids
+    return Weights(tensors, ids)
 
 
-def _measured(network: EagleNetwork | AssistantNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
-    """The reading under which the drafter agrees most with its target (the first of equals), and a note on it."""
+def _choose_reading(network: EagleNetwork | AssistantNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
+    """Choose the reading under which the drafter agrees most with its target (the first of equals), with a note on it."""
     if len(readings) == 1:
         return readings[0], ""
     tokens = target.encode(TEXT)[: min(LONGEST, target.info.context)]
@@ -340,23 +321,23 @@ def _measured(network: EagleNetwork | AssistantNetwork, target: Model, readings:
         picks = session.evaluate(tokens, range(ROOT, len(tokens) - 1)).choose(Sampling())
         session.commit(range(len(tokens)))
         # Pair i predicts what the target picks after token i + 1.
-        states, wanted = session.states(0, len(tokens) - 1), torch.tensor(picks[1:])
+        states, answers = session.states(0, len(tokens) - 1), torch.tensor(picks[1:])
         width = states.shape[1] // len(taps)
         for reading in readings:
             columns = [states[:, taps.index(tap) * width :][:, :width] for tap in reading.taps]
             inputs = torch.cat(columns, -1)
             if isinstance(network, AssistantNetwork):
-                found = _one_by_one(AssistantSession(network, reading, len(tokens)), session, tokens, inputs)
+                guesses = _one_by_one(AssistantSession(network, reading, len(tokens)), session, tokens, inputs)
             else:
                 network.residual_normed = reading.norm_before_residual
-                found = EagleSession(network, len(tokens)).every(tokens[1:], inputs).argmax(-1).cpu()
-            agreed.append(int((found == wanted).sum()))
+                guesses = EagleSession(network, len(tokens)).every(tokens[1:], inputs).argmax(-1).cpu()
+            agreed.append(int((guesses == answers).sum()))
     finally:
         session.close()
     best = agreed.index(max(agreed))
     if not best:
         return readings[0], ""
-    share = [f"{count / len(wanted):.0%}" for count in (agreed[best], agreed[0])]
+    share = [f"{count / len(answers):.0%}" for count in (agreed[best], agreed[0])]
     return readings[best], (
         f"Engines read this drafter's config.json differently; with {readings[best].note} it agrees with the target on "
         f"{share[0]} of a short text's tokens, and on {share[1]} otherwise."
@@ -364,7 +345,7 @@ def _measured(network: EagleNetwork | AssistantNetwork, target: Model, readings:
 
 
 def _one_by_one(head: AssistantSession, target: Session, tokens: Sequence[int], states: Tensor) -> Tensor:
-    """What an assistant drafts first behind every pair of a text, which the target holds."""
+    """Draft one token after every pair of a text, which the target's session holds."""
     head.follow(target)
     rows = [head.extend(tokens[i + 1 : i + 2], states[i : i + 1]).logits[0].argmax() for i in range(len(states))]
     return torch.stack(rows).cpu()

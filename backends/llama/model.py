@@ -21,7 +21,7 @@ from ..files import ollama
 from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
 from ..files.sampling import GGUF, OLLAMA, recommended
-from ..heads.mtp.own import in_gguf
+from ..heads.mtp.format import in_gguf
 from ..info import Capabilities, ModelInfo, token_id
 from ..kept import identity, keep, recall
 from ..options import UNKNOWN_CONTEXT, LoadOptions, StageProgress, pip_command

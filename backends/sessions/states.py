@@ -27,7 +27,8 @@ class States:
 
     def __init__(self, taps: Sequence[int], width: int, most: int, dtype: torch.dtype, device: torch.device) -> None:
         self.taps = tuple(taps)
-        self._width, self._most = width, most
+        self._width = width
+        self._most = most
         self._rows = torch.empty((0, width * len(self.taps)), dtype=dtype, device=device)
 
     def write(self, tap: int, start: int, rows: Tensor) -> None:

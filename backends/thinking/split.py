@@ -108,7 +108,8 @@ class Splitter:
 
     def bind(self) -> None:
         """Take what comes for the answer that a constraint asks for; blank lines before it were no part of it."""
-        self.bound, self.state = True, "answer"
+        self.bound = True
+        self.state = "answer"
         self._waiting.clear()
 
     @property
@@ -160,7 +161,9 @@ class Splitter:
                 break
             used, state, skip = found
             if used:
-                self.state, self._skip, at = state, skip, at + used
+                self.state = state
+                self._skip = skip
+                at = at + used
                 continue
             unit = waiting[at]
             at += 1

@@ -43,7 +43,8 @@ class Thoughts:
         self.form = form
         self.info = replace(form.info, sentence=form.sentence)
         self._rules = rules_of(form.marks, names)
-        self.spell, self._encode = spell, encode
+        self.spell = spell
+        self._encode = encode
 
     def splitter(self, prompt: Sequence[int]) -> Splitter:
         """What parts the answer to a prompt."""

@@ -37,7 +37,9 @@ class Synthetic:
     """The client's calls; answers stream at a steady rate, through the wire format, as the real one's do."""
 
     def __init__(self, rate: int, seconds: float, nodes: int) -> None:
-        self.rate, self.seconds, self.nodes = rate, seconds, nodes
+        self.rate = rate
+        self.seconds = seconds
+        self.nodes = nodes
         self.sent = 0
         self._ids = 0
         # Made before the clock runs: the real engine makes its messages in another process.

@@ -118,7 +118,8 @@ class TrainingLoss(nn.Module):
 
     def __init__(self, model: LlamaForCausalLM, exits: Sequence[int] = ()) -> None:
         super().__init__()
-        self.model, self.exits = model, tuple(exits)
+        self.model = model
+        self.exits = tuple(exits)
         self._states: dict[int, torch.Tensor] = {}
         self._loss = token_losses
         if next(model.parameters()).device.type == "cpu":

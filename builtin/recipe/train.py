@@ -48,7 +48,8 @@ class Run(TrainingRun[Settings]):
     def __init__(
         self, settings: Settings, work: Path, device: torch.device, rank: int = 0, world: int = 1, start: Path | None = None
     ) -> None:
-        self.rank, self.world = rank, world
+        self.rank = rank
+        self.world = world
         self.tokenizer = self._tokenizer(work, start)
         model = build(SIZES[settings.size], settings.seed, device)
         super().__init__(settings, work, device, model, model if settings.size == "tiny" else half(model))

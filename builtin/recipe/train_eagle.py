@@ -76,7 +76,8 @@ class EagleRun(TrainingRun[Settings]):
     def __init__(
         self, settings: Settings, work: Path, target: Target, source: text.Text | None = None, *, resumed: bool = False
     ) -> None:
-        self.target, self.source = target, source
+        self.target = target
+        self.source = source
         self.taps = target.taps(settings.taps)
         count = settings.vocabulary or target.vocabulary
         if not 0 < count <= target.vocabulary:

@@ -132,7 +132,8 @@ class PardLoss(TrainingLoss):
 
     def __init__(self, model: LlamaForCausalLM, positions: int, keep: float) -> None:
         super().__init__(model)
-        self.positions, self.keep = positions, keep
+        self.positions = positions
+        self.keep = keep
         model.set_attn_implementation("specchat_pard_training")
 
     def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from ....errors import UserError, counted
+from ....errors import UserError
 from ..base import Kind
-from ..formats import Format, Reading, Target, figure, part, whole
+from ..formats import Checkpoint, Config, Format, Reading, Target
 
 ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
-"""Their `model_type`."""
+"""Values of `model_type`."""
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 
@@ -20,10 +19,10 @@ ROPE: Mapping[str, Mapping[str, Any]] = {
     SLIDING: {"rope_theta": 10_000.0},
     FULL: {"rope_theta": 1_000_000.0, "rope_type": "proportional", "partial_rotary_factor": 0.25},
 }
-"""Rotary positions where a configuration says nothing."""
+"""Defaults of the rotary positions."""
 
 ORDERING = "masked_embedding.token_ordering"
-"""Which tokens each cluster of the vocabulary holds, as integers."""
+"""The token ids of each cluster of the vocabulary, as integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,80 +31,74 @@ class AssistantFormat(Format):
 
     kind: ClassVar[Kind] = "eagle"
     reads_keys: ClassVar[bool] = True
-    text: Mapping[str, Any]
+    text: Config
     """The configuration of its layers."""
     width: int
-    """Numbers in one hidden state of the target."""
+    """Width of the target's hidden states."""
     layers: tuple[str, ...]
     """The type of each layer."""
     window: int
     """Rows that sliding layers see."""
     epsilon: float
     clusters: int
-    """Clusters of the vocabulary, of which it scores the best ones; 0 where it scores all tokens."""
+    """Clusters of the vocabulary; 0 if every token is scored."""
     best: int
-    """How many of them."""
+    """Number of clusters whose tokens are scored."""
 
     @property
     def borrows(self) -> bool:
         return False
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
-        """The readings of transformers and of vLLM: whether its position is the pending token's, or the one before."""
+        """Return transformers' reading (the position is the pending token's) and vLLM's (the one before)."""
         self.check_vocabulary(name, target)
         self.check_width(name, target, self.width)
         taps = (target.layers,)
         return [Reading(taps), Reading(taps, earlier=True, note="the position of the last verified token and one row less")]
 
     def frequencies(self, kind: str) -> list[float]:
-        """By how much each pair of numbers turns from one position to the next, in layers of a type.
+        """Compute the rotary frequencies (radians per position) of each pair of channels, for layers of one type.
 
         Raises:
-            UserError: they turn in a way that nobody knows.
+            UserError: the configuration names an unknown kind of rotation.
         """
-        rope = part(part(self.text, "rope_parameters"), kind) or ROPE[kind]
-        form, half = rope.get("rope_type", "default"), self._head(kind) // 2
+        rope = self.text.part("rope_parameters").part(kind).values or ROPE[kind]
+        form, half = rope.get("rope_type", "default"), self._head_width(kind) // 2
         if form not in ("default", "proportional"):
-            raise UserError(
-                f"{self.folder / 'config.json'} sets rope_type {str(form)[:40]}, unknown here. Use another drafter."
-            )
+            raise UserError(f"{self.text.file} sets rope_type {str(form)[:40]}, unknown here. Use another drafter.")
         share = float(rope.get("partial_rotary_factor", 1.0)) if form == "proportional" else 1.0
         base, turning = float(rope.get("rope_theta") or ROPE[kind]["rope_theta"]), int(share * half)
         return [base ** (-i / half) / float(rope.get("factor", 1.0)) if i < turning else 0.0 for i in range(half)]
 
-    def _head(self, kind: str) -> int:
-        """Width of an attention head in layers of a type."""
+    def _head_width(self, kind: str) -> int:
+        """Read the width of an attention head in layers of one type."""
         if kind == SLIDING:
-            return figure(self.folder, self.text, "head_dim", 256)
-        told = part(self.text, "per_layer_config")
-        each = part(told, FULL if FULL in told else str(self.layers.index(FULL))).get("head_dim")
-        return whole(each) or figure(self.folder, self.text, "global_head_dim", 512)
+            return self.text.figure("head_dim", 256)
+        layers = self.text.part("per_layer_config")
+        width = layers.part(FULL if FULL in layers.values else str(self.layers.index(FULL))).count("head_dim")
+        return width or self.text.figure("global_head_dim", 512)
 
 
-def assistant_format(
-    folder: Path, config: Mapping[str, Any], names: Mapping[str, tuple[Path, str]], shapes: Mapping[str, tuple[int, ...]]
-) -> AssistantFormat:
-    """An assistant.
+def assistant_format(files: Checkpoint) -> AssistantFormat:
+    """Read an assistant's configuration.
 
     Raises:
-        UserError: its configuration lacks a figure.
+        UserError: a figure is missing from it.
     """
-    text = part(config, "text_config")
-    count, kinds = figure(folder, text, "num_hidden_layers"), text.get("layer_types")
-    if not isinstance(kinds, list) or len(kinds) != count or set(kinds) - {SLIDING, FULL}:
-        raise UserError(f"{folder / 'config.json'} needs layer_types, one for each of {counted(count, 'layer')}.")
+    config = files.config
+    text = config.part("text_config")
     return AssistantFormat(
-        folder=folder,
+        folder=files.folder,
         title="Gemma 4 assistant",
-        names=names,
-        shapes=shapes,
-        vocabulary=whole(text.get("vocab_size")),
+        names=files.names,
+        shapes=files.shapes,
+        vocabulary=text.count("vocab_size"),
         trained_for="",
         text=text,
-        width=figure(folder, config, "backbone_hidden_size"),
-        layers=tuple(kinds),
-        window=figure(folder, text, "sliding_window", 512),
+        width=config.figure("backbone_hidden_size"),
+        layers=tuple(text.layer_types(text.figure("num_hidden_layers"))),
+        window=text.figure("sliding_window", 512),
         epsilon=float(text.get("rms_norm_eps") or 1e-6),
-        best=figure(folder, config, "centroid_intermediate_top_k", 32),
-        clusters=figure(folder, config, "num_centroids", 2048) if config.get("use_ordered_embeddings") else 0,
+        best=config.figure("centroid_intermediate_top_k", 32),
+        clusters=config.figure("num_centroids", 2048) if config.get("use_ordered_embeddings") else 0,
     )

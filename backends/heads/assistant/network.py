@@ -18,54 +18,56 @@ from ...hf.model import TransformersModel
 from ...hf.session import TransformersSession
 from ...transfer import on_device
 from ..formats import Reading
-from ..layers import guarded
+from ..sessions import TextOnlySession
 from .format import ORDERING, SLIDING, AssistantFormat
-from .memory import AssistantMemory
 
 Shared = Mapping[str, tuple[Tensor, Tensor]]
-"""By type of layer, the target's keys and values of a text [K/V heads, rows, width of a head]."""
+"""The target's keys and values of a text for each type of layer [K/V heads, rows, width of a head]."""
 
 
 class AssistantNetwork:
-    """The forward pass over nodes, each of which stands for itself.
+    """The forward pass over nodes, which do not attend to each other.
 
     Args:
-        found: the assistant's format.
+        format: the assistant's format.
         weights: its tensors, on one device and of one type.
         name: as the user gave it.
         target: the loaded model that it is for.
 
     Raises:
-        UserError: the target has not the keys and values that it attends to.
+        UserError: the target does not have the keys and values that it attends to.
     """
 
-    def __init__(self, found: AssistantFormat, weights: Mapping[str, Tensor], name: str, target: TransformersModel) -> None:
+    def __init__(self, format: AssistantFormat, weights: Mapping[str, Tensor], name: str, target: TransformersModel) -> None:
         text = target.module.config.get_text_config(decoder=True)
         kinds = list(getattr(text, "layer_types", None) or [])
         kinds = kinds[: len(kinds) - (getattr(text, "num_kv_shared_layers", 0) or 0)]  # those with keys of their own
-        if not str(text.model_type).startswith("gemma4") or not set(found.layers) <= set(kinds):
-            raise UserError(f"{name} is an assistant of Gemma 4, and {target.info.name} is none. {found.made_for}")
-        self.sources = {kind: len(kinds) - 1 - kinds[::-1].index(kind) for kind in dict.fromkeys(found.layers)}
-        """By type of layer, the target's layer whose keys and values it reads."""
-        self._found, self._weights = found, weights
+        if not str(text.model_type).startswith("gemma4") or not set(format.layers) <= set(kinds):
+            raise UserError(f"{name} is an assistant of Gemma 4, and {target.info.name} is none. {format.made_for}")
+        self.sources = {kind: len(kinds) - 1 - kinds[::-1].index(kind) for kind in dict.fromkeys(format.layers)}
+        """The target's layer whose keys and values each type of layer reads."""
+        self._format = format
+        self._weights = weights
         self._table = target.module.get_input_embeddings().weight.detach()
-        self.device, self.dtype, self.window = self._table.device, target.module.dtype, found.window
-        self._turns = {kind: found.frequencies(kind) for kind in self.sources}
+        self.device = self._table.device
+        self.dtype = target.module.dtype
+        self.window = format.window
+        self._turns = {kind: format.frequencies(kind) for kind in self.sources}
         self._head = weights.get("lm_head.weight", weights["embed_tokens.weight"])
 
     def __call__(self, tokens: Sequence[int], states: Tensor, shared: Shared, position: int) -> tuple[Tensor, Tensor]:
-        """Logits and next states of nodes: [n, vocab], [n, width of the target].
+        """Run one pass; return logits [n, vocab] and next states [n, width of the target].
 
         Args:
-            tokens: their ids [n].
-            states: what each reads [n, width of the target].
-            shared: by type of layer, the target's keys and values of the text [K/V heads, rows, width of a head].
-            position: of all of them.
+            tokens: the nodes' ids [n].
+            states: the state that each node reads [n, width of the target].
+            shared: the target's keys and values of the text.
+            position: shared by all nodes.
         """
         weights = self._weights
-        embedded = F.embedding(on_device(tokens, self.device), self._table) * self._found.width**0.5
+        embedded = F.embedding(on_device(tokens, self.device), self._table) * self._format.width**0.5
         x = F.linear(torch.cat((embedded, states), -1), weights["pre_projection.weight"])
-        for i, kind in enumerate(self._found.layers):
+        for i, kind in enumerate(self._format.layers):
             at = f"layers.{i}."
             y = self._norm(x, f"{at}input_layernorm")
             x = x + self._norm(self._attention(i, kind, y, shared[kind], position), f"{at}post_attention_layernorm")
@@ -78,60 +80,60 @@ class AssistantNetwork:
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         wide = x.float()
-        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self._found.epsilon)
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self._format.epsilon)
         return (normed * self._weights[f"{name}.weight"].float()).to(x.dtype)
 
     def _attention(self, i: int, kind: str, y: Tensor, shared: tuple[Tensor, Tensor], position: int) -> Tensor:
-        """What a layer's attention gives for its normed input [n, width]. Scores are not scaled."""
+        """Compute a layer's attention over its normed input [n, width]. Scores are not scaled."""
         at, (keys, values) = f"layers.{i}.self_attn.", shared
         queries = F.linear(y, self._weights[f"{at}q_proj.weight"]).view(len(y), -1, keys.shape[-1])
         queries = self._turned(self._norm(queries, f"{at}q_norm"), kind, position)
         grouped = queries.view(len(y), len(keys), -1, keys.shape[-1]).transpose(0, 1).flatten(1, 2)  # [K/V heads, n × group, d]
-        seen = torch.softmax((grouped @ keys.transpose(1, 2)).float(), -1).to(values.dtype) @ values
-        out = seen.view(len(keys), len(y), -1, values.shape[-1]).transpose(0, 1).reshape(len(y), -1)
+        mixed = torch.softmax((grouped @ keys.transpose(1, 2)).float(), -1).to(values.dtype) @ values
+        out = mixed.view(len(keys), len(y), -1, values.shape[-1]).transpose(0, 1).reshape(len(y), -1)
         return F.linear(out, self._weights[f"{at}o_proj.weight"])
 
     def _turned(self, x: Tensor, kind: str, position: int) -> Tensor:
-        """Queries at their rotary position [n, heads, width of a head]."""
+        """Rotate queries [n, heads, width of a head] to their position."""
         angles = position * torch.tensor(self._turns[kind], device=self.device)
-        cos, sin = (torch.cat((each, each)).to(x.dtype) for each in (angles.cos(), angles.sin()))
+        cos, sin = (torch.cat((half, half)).to(x.dtype) for half in (angles.cos(), angles.sin()))
         first, second = x.chunk(2, -1)
         return x * cos + torch.cat((-second, first), -1) * sin
 
     def _logits(self, x: Tensor) -> Tensor:
-        """Logits of all tokens; in a clustered vocabulary, of those in the best clusters."""
-        if not self._found.clusters:
+        """Compute the logits: of all tokens, or in a clustered vocabulary of those in the best clusters."""
+        if not self._format.clusters:
             return F.linear(x, self._head)
-        best = F.linear(x, self._weights["masked_embedding.centroids.weight"]).topk(self._found.best).indices
-        tokens = self._weights[ORDERING].view(self._found.clusters, -1)[best].flatten(1)
+        best = F.linear(x, self._weights["masked_embedding.centroids.weight"]).topk(self._format.best).indices
+        tokens = self._weights[ORDERING].view(self._format.clusters, -1)[best].flatten(1)
         out = torch.full((len(x), len(self._head)), -torch.inf, dtype=x.dtype, device=x.device)
         return out.scatter_(1, tokens, torch.einsum("nd,ntd->nt", x, self._head[tokens]))
 
 
-class AssistantSession(AssistantMemory):
-    """What an assistant knows of a conversation, and the target's session, whose keys and values it reads."""
+class AssistantSession(TextOnlySession):
+    """An assistant's session, which reads the keys and values of the target's session."""
 
     def __init__(self, network: AssistantNetwork, reading: Reading, context: int) -> None:
-        super().__init__(context)
-        self._network, self._earlier = network, reading.earlier
+        super().__init__(context, network.device)
+        self._network = network
+        self._earlier = reading.earlier
         self._target: TransformersSession | None = None
 
     def follow(self, target: Session) -> None:
         assert isinstance(target, TransformersSession)
         self._target = target
 
-    def _step(self, tokens: Sequence[int], states: Tensor) -> tuple[Tensor, Tensor]:
-        network, position = self._network, self.length - self._earlier
-        return guarded(
-            lambda: network(tokens, states.to(network.device, network.dtype), self._shared(), position), network.device
-        )
+    def _step(self, tokens: Sequence[int], states: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        network = self._network
+        states = states.to(network.device, network.dtype)
+        return network(tokens, states, self._shared(length), length - self._earlier)
 
-    def _shared(self) -> Shared:
-        """The target's keys and values of the text, by type of layer. With transformers a window has its own row too."""
+    def _shared(self, length: int) -> Shared:
+        """Slice the target's keys and values of the text. In transformers' reading a window includes its own row."""
         assert self._target is not None, "follow comes first"
         out, rows = {}, self._network.window + (not self._earlier)
         for kind, layer in self._network.sources.items():
-            first = max(0, self.length - rows) if kind == SLIDING else 0
+            first = max(0, length - rows) if kind == SLIDING else 0
             keys, values = self._target.keys_values(layer)
-            out[kind] = keys[:, first : self.length], values[:, first : self.length]
+            out[kind] = keys[:, first:length], values[:, first:length]
         return out

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...base import PREFILL_CHUNK
-from ...hf.lean.lean import LeanLayer, norm
+from ...hf.lean.lean import LeanLayer
 from ...hf.lean.products import product
 from ...hf.slot_cache import KVSpec, SlotCache
 from ...scores import TorchScores
@@ -28,20 +28,21 @@ from .paths import PathBlock, PathMemory, path_head
 
 
 class Convolution:
-    """The convolutions around attention or the MLP. They see nothing before the block; each position has kernels of its own.
+    """The convolutions around attention or the MLP. They see nothing before the block; each position has its own kernels.
 
     Args:
-        base: what the kernels of all positions have in common [2, taps, width].
-        projection: makes the rest of what the part reads, one number for each group of channels [2 * taps * groups, width].
+        base: the part of the kernels shared by all positions [2, taps, width].
+        projection: maps the input to each position's addition, a number per group of channels [2 * taps * groups, width].
     """
 
     def __init__(self, base: Tensor, projection: Tensor) -> None:
         _, taps, width = base.shape
         groups = len(projection) // (2 * taps)
-        self._base, self._projection = base.view(2, taps, groups, width // groups), projection
+        self._base = base.view(2, taps, groups, width // groups)
+        self._projection = projection
 
     def __call__(self, rows: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
-        """What the part gives between its convolutions [n, width], for its normed input [n, width]."""
+        """Apply `part` between its two convolutions to its normed input [n, width]."""
         _, taps, groups, _ = self._base.shape
         # [n, 2, taps, groups, channels]
         kernels = self._base + F.linear(rows, self._projection).view(len(rows), 2, taps, groups, 1)
@@ -50,7 +51,7 @@ class Convolution:
 
 
 def convolved(rows: Tensor, kernels: Tensor) -> Tensor:
-    """out[t] = Σ_j kernels[t, j] · rows[t - j], for rows [n, width] and kernels [n, taps, groups, channels]."""
+    """Compute out[t] = Σ_j kernels[t, j] · rows[t - j], for rows [n, width] and kernels [n, taps, groups, channels]."""
     n, taps, groups, channels = kernels.shape
     grouped = rows.view(n, groups, channels)
     out = kernels[:, 0] * grouped
@@ -71,10 +72,13 @@ class ConvolvedLayer(LeanLayer):
 
     def __init__(self, layer: Any, index: int, kind: str, weights: Mapping[str, Tensor]) -> None:
         super().__init__(layer, index, kind)
-        self._around_attention, self._around_mlp = (
-            Convolution(weights[f"{at}.base_kernel"], weights[f"{at}.kernel_projection.weight"])
-            for at in (f"layers.{index}.attention_conv", f"layers.{index}.mlp_conv")
-        )
+
+        def convolution(part: str) -> Convolution:
+            at = f"layers.{index}.{part}_conv"
+            return Convolution(weights[f"{at}.base_kernel"], weights[f"{at}.kernel_projection.weight"])
+
+        self._around_attention = convolution("attention")
+        self._around_mlp = convolution("mlp")
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
         rows = hidden[0]
@@ -86,33 +90,40 @@ class ConvolvedLayer(LeanLayer):
 class DFlashNetwork:
     """The forward pass of a drafter of this format, with its tensors on one device and of one type."""
 
-    def __init__(self, found: DFlashFormat, weights: Mapping[str, Tensor], parts: Parts) -> None:
+    def __init__(self, format: DFlashFormat, weights: Mapping[str, Tensor], parts: Parts) -> None:
         config = parts.config
-        modules, count = Modules(weights, config), len(found.views)
+        modules, count = Modules(weights, config), len(format.views)
         read = [f"layers.{i}.self_attn.{name}_proj" for i in range(count) for name in "kv"]
         biases = [weights[f"{at}.bias"] for at in read if f"{at}.bias" in weights]
         # The text's keys and values of all layers are one product; so these are in memory twice, which is a few percent.
         self._text = product(torch.cat([weights[f"{at}.weight"] for at in read]), torch.cat(biases) if biases else None)
         self._key_norms = torch.stack([weights[f"layers.{i}.self_attn.k_norm.weight"] for i in range(count)])[:, None, None]
-        self._epsilon, self._heads, self._width = config.rms_norm_eps, config.num_key_value_heads, config.head_dim
+        self._epsilon = config.rms_norm_eps
+        self._heads = config.num_key_value_heads
+        self._width = config.head_dim
         layers = [modules.layer(f"layers.{i}") for i in range(count)]
         for layer in layers:
-            # What attention sums up is a multiple of the values, and so is what this projection makes of it.
-            layer.self_attn.o_proj.weight.data = layer.self_attn.o_proj.weight * found.value_scale
-        if isinstance(found.paths, Selector):
+            # Scaling the values is the same as scaling this projection, as both are linear.
+            layer.self_attn.o_proj.weight.data = layer.self_attn.o_proj.weight * format.value_scale
+        if isinstance(format.paths, Selector):
             self.layers: list[LeanLayer] = [ConvolvedLayer(layer, i, str(i), weights) for i, layer in enumerate(layers)]
         else:
             self.layers = [LeanLayer(layer, i, str(i)) for i, layer in enumerate(layers)]
-        self.paths = path_head(weights, found.paths)
-        self.device, self.dtype = parts.embeddings.device, parts.embeddings.dtype
+        self.paths = path_head(weights, format.paths)
+        self.device = parts.embeddings.device
+        self.dtype = parts.embeddings.dtype
         shape = (self._heads, self._width)
         self.specs = [KVSpec(shape, shape, self.dtype, self.device)] * count
-        self.views = found.views
+        self.views = format.views
         self._rotations = parts.rotations()
-        self.found, self.parts = found, parts
+        self.format = format
+        self.parts = parts
         self._fc = product(weights["fc.weight"], None)
-        self._hidden_norm, self._norm = (norm(modules.norm(name)) for name in ("hidden_norm.weight", "norm.weight"))
-        self._embedding_scale, self._logit_scale, self._softcap = found.embedding_scale, found.logit_scale, found.softcap
+        self._hidden_norm = modules.norm("hidden_norm.weight")
+        self._norm = modules.norm("norm.weight")
+        self._embedding_scale = format.embedding_scale
+        self._logit_scale = format.logit_scale
+        self._softcap = format.softcap
 
     def read(self, states: Tensor, start: int, cache: SlotCache) -> None:
         """Write the keys and values of text into the slots from `start` on.
@@ -137,12 +148,12 @@ class DFlashNetwork:
             cache.update(keys[i][None], both[i, 1][None], i)
 
     def __call__(self, tokens: Sequence[int], start: int, outputs: slice, cache: SlotCache) -> tuple[Tensor, Tensor]:
-        """States and logits after some tokens of a block: [outputs, width], [outputs, drafted].
+        """Run a block; return states [outputs, width] and logits [outputs, drafted] after some of its tokens.
 
         Args:
             tokens: of the block: the pending one, and masks.
             start: position of the first.
-            outputs: whose logits are wanted.
+            outputs: the tokens to score.
             cache: holds the text in the slots before `start`.
         """
         n = len(tokens)
@@ -153,8 +164,8 @@ class DFlashNetwork:
         cache.begin(start, n)
         # A window's first position is that of the block's first token.
         cache.look_from([0 if view.window is None else max(0, start - view.window + 1) for view in self.views])
-        shown = {view: self._mask(view, start, n) for view in dict.fromkeys(self.views)}
-        masks = {str(i): shown[view] for i, view in enumerate(self.views)}
+        view_masks = {view: self._mask(view, start, n) for view in dict.fromkeys(self.views)}
+        masks = {str(i): view_masks[view] for i, view in enumerate(self.views)}
         for layer in self.layers:
             hidden = layer(hidden, cos, sin, masks, cache)
         states = self._norm(hidden[0, outputs])
@@ -166,7 +177,7 @@ class DFlashNetwork:
         return states, logits
 
     def _mask(self, view: View, start: int, count: int) -> Tensor:
-        """Additive mask of a block of `count` tokens: [1, 1, count, keys in view], or one row where all see everything."""
+        """Build the additive mask of a block of `count` tokens [1, 1, count, keys in view]; one row if all see everything."""
         window = view.window
         first = 0 if window is None else max(0, start - window + 1)
         options: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
@@ -181,12 +192,12 @@ class DFlashNetwork:
 
 
 class DFlashSession(BlockSession):
-    """One conversation's cache: the text in the slots of its positions, and room for a block behind."""
+    """One conversation's cache: the text in the slots of its positions, and room for a block behind it."""
 
     def __init__(self, network: DFlashNetwork, context: int) -> None:
         super().__init__(context)
         self._network = network
-        self._cache = guarded(lambda: SlotCache(network.specs, context + network.found.block), network.device)
+        self._cache = guarded(lambda: SlotCache(network.specs, context + network.format.block), network.device)
 
     def extend(self, states: Tensor) -> None:
         self.check_room(len(states))
@@ -202,17 +213,15 @@ class DFlashSession(BlockSession):
         self.length = end
 
     def guess(self, token: int, count: int) -> TorchScores:
-        """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training, however many of
-        its positions are wanted."""
+        """Score the next positions (see `BlockSession.guess`). The pass always runs a whole block, as in training."""
         logits = guarded(lambda: self._network.parts.spread(self._run(token, count)[1]), self._network.device)
         return TorchScores(logits, tuple(range(count)), tuple(range(self.length + 1, self.length + 1 + count)))
 
     def _run(self, token: int, count: int) -> tuple[Tensor, Tensor]:
-        """States and logits of the next positions (see `DFlashNetwork`)."""
-        cache, found, start = self._cache, self._network.found, self.length
-        first = 0 if found.from_anchor else 1
-        cache.reserve(start + found.block, used=start)
-        return self._network([token, *[found.mask] * (found.block - 1)], start, slice(first, first + count), cache)
+        """Compute states and logits of the next positions (see `DFlashNetwork`)."""
+        cache, format, start = self._cache, self._network.format, self.length
+        cache.reserve(start + format.block, used=start)
+        return self._network(format.tokens(token), start, slice(format.first, format.first + count), cache)
 
     def close(self) -> None:
         super().close()
@@ -220,7 +229,7 @@ class DFlashSession(BlockSession):
 
 
 class DFlashPathSession(DFlashSession, PathMemory):
-    """The same of a drafter whose guesses go by the token before."""
+    """A session of a drafter whose guesses depend on the token before."""
 
     def __init__(self, network: DFlashNetwork, context: int) -> None:
         super().__init__(network, context)
@@ -232,6 +241,3 @@ class DFlashPathSession(DFlashSession, PathMemory):
 
     def _spread(self, logits: Tensor) -> Tensor:
         return self._network.parts.spread(logits)
-
-    def _cut(self, length: int) -> None:
-        self._block, self._depths = None, []

@@ -1,7 +1,7 @@
-"""How a block's guesses go by the token before them: DSpark's Markov head, and DFlash 2's selector.
+"""Heads that make a block's guesses depend on the token before: DSpark's Markov head and DFlash 2's selector.
 
-One pass of the layers gives the outputs of all positions. What follows a node then costs a product of a small rank: none of the
-layers runs again.
+One pass of the layers gives the outputs of all positions. Scoring what follows a node then takes a product of low rank; no
+layer runs again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .format import Markov, Selector
 
 
 class PathBlock(ABC):
-    """One block, and the nodes of a tree below its pending token, numbered in the order of `follow`."""
+    """A block and the nodes of a tree below its pending token, numbered in the order of `follow`."""
 
     @abstractmethod
     def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
@@ -45,18 +45,20 @@ class MarkovHead:
     Args:
         weights: `markov_w1` [vocab, r] goes by the target's ids, `markov_w2` [drafted, r] by the drafter's; `gate_proj` or
             `joint_proj` if it is gated or recurrent.
-        found: what kind it is.
+        markov: its kind and sizes.
     """
 
-    def __init__(self, weights: Mapping[str, Tensor], found: Markov) -> None:
+    def __init__(self, weights: Mapping[str, Tensor], markov: Markov) -> None:
         at = "markov_head."
-        self.before, self.after = weights[f"{at}markov_w1.weight"], weights[f"{at}markov_w2.weight"]
-        inner = {"vanilla": "", "gated": f"{at}gate_proj", "rnn": f"{at}joint_proj"}[found.kind]
+        self.before = weights[f"{at}markov_w1.weight"]
+        self.after = weights[f"{at}markov_w2.weight"]
+        inner = {"vanilla": "", "gated": f"{at}gate_proj", "rnn": f"{at}joint_proj"}[markov.kind]
         self.inner = (weights[f"{inner}.weight"], weights[f"{inner}.bias"]) if inner else None
-        self.recurrent, self.rank = found.kind == "rnn", found.rank
+        self.recurrent = markov.kind == "rnn"
+        self.rank = markov.rank
 
     def open(self, hidden: Tensor, logits: Tensor) -> MarkovBlock:
-        """A block with these outputs [positions, width] and logits [positions, drafted]."""
+        """Start a block with these outputs [positions, width] and logits [positions, drafted]."""
         return MarkovBlock(self, hidden, logits)
 
 
@@ -64,9 +66,11 @@ class MarkovBlock(PathBlock):
     """A block's logits with the bias of each node's token."""
 
     def __init__(self, head: MarkovHead, hidden: Tensor, logits: Tensor) -> None:
-        self._head, self._hidden, self._logits = head, hidden, logits
+        self._head = head
+        self._hidden = hidden
+        self._logits = logits
         self._states = hidden.new_zeros((1, head.rank))
-        """A recurrent head's states: the one that led to the pending token, then the one after each node."""
+        """A recurrent head's states: the one before the pending token, then the one after each node."""
 
     def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
         head, before = self._head, F.embedding(tokens, self._head.before)  # [n, r]
@@ -91,54 +95,59 @@ class SelectorHead:
 
     Args:
         weights: the codebooks [vocab, r] and `hidden_projection` [r, width].
-        found: its sizes.
+        selector: its sizes.
     """
 
-    def __init__(self, weights: Mapping[str, Tensor], found: Selector) -> None:
+    def __init__(self, weights: Mapping[str, Tensor], selector: Selector) -> None:
         at = "candidate_selector."
-        self.before, self.after = (weights[f"{at}{name}_codebook"] for name in ("predecessor", "successor"))
-        self.projection, self.candidates = weights[f"{at}hidden_projection.weight"], found.candidates
+        self.before = weights[f"{at}predecessor_codebook"]
+        self.after = weights[f"{at}successor_codebook"]
+        self.projection = weights[f"{at}hidden_projection.weight"]
+        self.candidates = selector.candidates
 
     def open(self, hidden: Tensor, logits: Tensor) -> SelectorBlock:
-        """A block with these outputs [positions, width] and logits [positions, vocab]."""
+        """Start a block with these outputs [positions, width] and logits [positions, vocab]."""
         return SelectorBlock(self, hidden, logits)
 
 
 class SelectorBlock(PathBlock):
-    """A block's candidates, with scores that go by each node's token."""
+    """A block's candidates, with scores that depend on each node's token."""
 
     def __init__(self, head: SelectorHead, hidden: Tensor, logits: Tensor) -> None:
-        self._head, self._vocabulary = head, logits.shape[-1]
-        self._own, self._ids = logits.topk(min(head.candidates, self._vocabulary), -1)  # [positions, k]
+        self._head = head
+        self._vocabulary = logits.shape[-1]
+        candidates = logits.topk(min(head.candidates, self._vocabulary), -1)
+        self._scores = candidates.values  # [positions, k]
+        self._ids = candidates.indices
         self._after = head.after[self._ids]  # [positions, k, r]
         self._gates = F.linear(hidden, head.projection)  # [positions, r]
 
     def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
         reads = F.embedding(tokens, self._head.before) * self._gates[depths]
-        scores = self._own[depths] + torch.einsum("nr,nkr->nk", reads, self._after[depths])
+        scores = self._scores[depths] + torch.einsum("nr,nkr->nk", reads, self._after[depths])
         out = torch.full((len(tokens), self._vocabulary), -torch.inf, dtype=scores.dtype, device=scores.device)
         return out.scatter_(1, self._ids[depths], scores)
 
     def drop(self, first: int) -> None:
-        """Nothing is held of a node."""
+        pass  # nodes take no memory
 
 
-def path_head(weights: Mapping[str, Tensor], found: Markov | Selector | None) -> MarkovHead | SelectorHead | None:
-    """What makes a position's guesses go by the token before it; None in plain DFlash."""
-    match found:
+def path_head(weights: Mapping[str, Tensor], paths: Markov | Selector | None) -> MarkovHead | SelectorHead | None:
+    """Build DSpark's or DFlash 2's head; None in plain DFlash."""
+    match paths:
         case Markov():
-            return MarkovHead(weights, found)
+            return MarkovHead(weights, paths)
         case Selector():
-            return SelectorHead(weights, found)
+            return SelectorHead(weights, paths)
         case None:
             return None
 
 
 class PathMemory(PathBlockSession):
-    """A session's block and the nodes below its pending token, whatever runs the layers."""
+    """A session's block and the nodes below its pending token, for either runtime."""
 
     device = torch.device("cpu")
-    """Where the block's outputs are."""
+    """Device of the block's outputs."""
 
     def __init__(self, context: int) -> None:
         super().__init__(context)
@@ -148,14 +157,15 @@ class PathMemory(PathBlockSession):
 
     @abstractmethod
     def _opened(self, token: int, count: int) -> PathBlock:
-        """A block behind a pending token, whose layers have run (see `begin`)."""
+        """Run the layers on a block behind a pending token (see `begin`)."""
 
     @abstractmethod
     def _spread(self, logits: Tensor) -> Tensor:
-        """Logits [n, drafted] over the target's vocabulary [n, vocab]."""
+        """Spread logits [n, drafted] over the target's vocabulary [n, vocab]."""
 
     def begin(self, token: int, count: int) -> TorchScores:
-        self._block, self._depths = guarded(lambda: self._opened(token, count), self.device), []
+        self._block = guarded(lambda: self._opened(token, count), self.device)
+        self._depths = []
         return self.grow([token], [ROOT])
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
@@ -165,8 +175,8 @@ class PathMemory(PathBlockSession):
         depths = [0 if parent == ROOT else 1 + self._depths[parent] for parent in parents]
 
         def run() -> Tensor:
-            ids, at = (on_device(each, self.device) for each in (tokens, depths))
-            return self._spread(block.follow(ids, at, parents))
+            ids = on_device(tokens, self.device)
+            return self._spread(block.follow(ids, on_device(depths, self.device), parents))
 
         logits = guarded(run, self.device)
         self._depths += depths
@@ -177,3 +187,8 @@ class PathMemory(PathBlockSession):
         if self._block is not None:
             self._block.drop(first)
         del self._depths[first:]
+
+    def rewind(self, length: int) -> None:
+        self._block = None
+        self._depths = []
+        super().rewind(length)

@@ -1,4 +1,4 @@
-"""MTP layers in a model's own checkpoint, told by their tensors' names: those of DeepSeek and GLM, of MiMo, and of Qwen.
+"""MTP layers in a model's own checkpoint, identified by their tensors' names: those of DeepSeek and GLM, of MiMo, and of Qwen.
 
 transformers leaves these tensors in the file.
 """
@@ -6,18 +6,19 @@ transformers leaves these tensors in the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ....errors import UserError
 from ...files.checkpoint import check_folder, header
+from ...files.gguf_file import Header
 
 SHARED = ("embed_tokens.weight", "shared_head.head.weight")
 """Copies of the model's own; those are used."""
 
 OUTSIDE = ("enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight")
-"""What stands before a layer and behind it, as DeepSeek names it."""
+"""The tensors before and after a layer, by DeepSeek's names."""
 
 MIMO = {
     "token_layernorm": "enorm",
@@ -25,7 +26,7 @@ MIMO = {
     "input_proj": "eh_proj",
     "final_layernorm": "shared_head.norm",
 }
-"""MiMo's names of them, in `model.mtp_layers.N`."""
+"""MiMo's names for them, in `model.mtp_layers.N`."""
 
 QWEN = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm", "norm": "shared_head.norm"}
 """Qwen's, in `mtp`; its layer is `mtp.layers.0`."""
@@ -33,7 +34,9 @@ QWEN = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden":
 KINDS = re.compile(r"model\.layers\.(?P<behind>\d+)\.|model\.mtp_layers\.(?P<mimo>\d+)\.|mtp\.(?:layers\.(?P<qwen>\d+)\.)?")
 
 LATER = re.compile(r"model\.mtp\.layers\.\d+\.")
-"""MiMo-V2's: their attention has sinks and a window of its own."""
+"""MiMo-V2's layers: their attention has sinks and its own window."""
+
+FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +49,44 @@ class MtpFormat:
     states_first: bool
     """Whether a layer's input has the hidden state before the embedding."""
     full_attention: bool
-    """Whether it is a layer of full attention, whatever the model's last one is."""
+    """Whether it is a layer of full attention, even if the model's last one is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLayers:
+    """The MTP layers in a model's own files, as far as known before anything is loaded."""
+
+    count: int
+    problem: str = ""
+    """The reason that they cannot draft here, as a sentence; empty if there is none."""
+
+    @property
+    def sentence(self) -> str:
+        """A sentence that says that they draft, or why not."""
+        if self.problem:
+            return f"Its own MTP layers cannot draft: {self.problem}"
+        return f"Its own MTP {'layer drafts' if self.count == 1 else 'layers draft'} (method mtp)."
 
 
 def mtp_format(folder: Path, layers: int) -> MtpFormat | None:
-    """The MTP layers in a model's folder; None if there are none.
+    """Find the MTP layers in a model's folder; None if there are none.
 
     Args:
         folder: the model's.
-        layers: how many layers the model itself has.
+        layers: number of the model's own layers.
 
     Raises:
-        UserError: a file is damaged, a layer is missing, or they are of a kind that cannot be used here; says why.
+        UserError: a file is damaged, a layer is missing, or their kind cannot be used here; says why.
     """
-    found: dict[tuple[str, int], dict[str, tuple[Path, str]]] = {}
+    layers_found: dict[tuple[str, int], dict[str, tuple[Path, str]]] = {}
     for file in check_folder(folder):
         for name in header(file):
             if LATER.match(name):
                 raise UserError("specchat cannot draft with MiMo-V2's MTP layers yet. Use another method.")
             place = KINDS.match(name)
-            kind = place.lastgroup or "qwen" if place is not None else ""
             if place is None:
                 continue
+            kind = place.lastgroup or "qwen"
             number, inner = int(place[kind] or 0), name[place.end() :]
             if kind == "behind":
                 number -= layers
@@ -75,14 +94,49 @@ def mtp_format(folder: Path, layers: int) -> MtpFormat | None:
                 first, _, rest = inner.rpartition(".")
                 inner = f"{(MIMO if kind == 'mimo' else QWEN).get(first, first)}.{rest}".lstrip(".")
             if number >= 0:
-                found.setdefault((kind, number), {})[inner] = file, name
-    # Some models have other things in layers behind their last; others' checkpoints hold more layers than the model uses.
-    kinds = {kind for (kind, _), tensors in found.items() if set(OUTSIDE) & set(tensors)}
+                layers_found.setdefault((kind, number), {})[inner] = file, name
+    # Layers behind the last may hold something else, or be layers that the model does not use.
+    kinds = {kind for (kind, _), tensors in layers_found.items() if set(OUTSIDE) & set(tensors)}
     if not kinds:
         return None
     kind = min(kinds)
-    numbers = sorted(number for its, number in found if its == kind)
-    if numbers != list(range(len(numbers))):
-        missing = next(number for number in range(len(numbers)) if number not in numbers)
-        raise UserError(f"The checkpoint has MTP layers but not number {missing + 1} of them. Download the model again.")
-    return MtpFormat(tuple(found[kind, number] for number in numbers), kind == "mimo", kind == "qwen")
+    numbers = {number for layer_kind, number in layers_found if layer_kind == kind}
+    if missing := set(range(max(numbers))) - numbers:
+        raise UserError(f"The checkpoint has MTP layers but not number {min(missing) + 1} of them. Download the model again.")
+    return MtpFormat(tuple(layers_found[kind, number] for number in sorted(numbers)), kind == "mimo", kind == "qwen")
+
+
+def in_folder(folder: Path, layers: int) -> OwnLayers | None:
+    """Look for MTP layers in a folder of safetensors; None if there are none.
+
+    Args:
+        folder: the model's.
+        layers: number of the model's own layers.
+    """
+    try:
+        format = mtp_format(folder, layers)
+    except UserError as error:
+        return OwnLayers(1, str(error))
+    if format is None:
+        return None
+    kinds = {str(header(file)[name]["dtype"]) for tensors in format.layers for file, name in tensors.values()}
+    quantized = sorted(kinds - set(FLOATS))
+    return OwnLayers(len(format.layers), f"They are quantized ({quantized[0]})." if quantized else "")
+
+
+def in_gguf(header: Header, names: Collection[str]) -> OwnLayers | None:
+    """Look for MTP layers in a GGUF file; None if there are none. Whether llama.cpp computes them for the architecture is known
+    only after a load.
+
+    Args:
+        header: the file's.
+        names: the names of its tensors.
+    """
+    count, layers = header.number("nextn_predict_layers"), header.number("block_count")
+    if not count:
+        return None
+    # With several, llama.cpp ends the process over the first in some architectures.
+    if count > 1:
+        return OwnLayers(count, f"On llama.cpp specchat drafts with a single one, and the file has {count}.")
+    missing = f"blk.{layers - 1}.nextn.eh_proj.weight" not in names
+    return OwnLayers(count, "The file was converted without their tensors." if missing else "")

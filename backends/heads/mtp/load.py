@@ -31,14 +31,14 @@ from .format import OUTSIDE, SHARED, MtpFormat, mtp_format
 
 
 def load_mtp(target: TransformersModel) -> PathHead | None:
-    """The MTP layers of a model's own checkpoint, as a drafter; None if there are none.
+    """Load the MTP layers of a model's own checkpoint as a drafter; None if there are none.
 
     Raises:
         UserError: they are damaged, or of a kind that cannot be used here; says why.
     """
     folder, info = Path(target.info.path), target.info
-    found = mtp_format(folder, info.layers)
-    if found is None:
+    format = mtp_format(folder, info.layers)
+    if format is None:
         return None
     target.tapped((info.layers,))
     module = target.module
@@ -48,8 +48,8 @@ def load_mtp(target: TransformersModel) -> PathHead | None:
 
     def load() -> tuple[list[MtpNetwork], int]:
         networks, size = [], 0
-        for names in found.layers:
-            network, numbers = _network(module, found, names, target)
+        for names in format.layers:
+            network, numbers = _network(module, format, names, target)
             networks.append(network)
             size += numbers
         return networks, size
@@ -59,33 +59,35 @@ def load_mtp(target: TransformersModel) -> PathHead | None:
     except (NotImplementedError, TypeError) as error:
         raise UserError(f"specchat cannot run the MTP layer of {info.architecture}: {error}") from None
     dtype = str(embeddings.dtype).removeprefix("torch.")
-    told = HeadInfo(info.name, "mtp", "MTP", size, dtype, (info.layers,), info.path)
+    head_info = HeadInfo(
+        name=info.name, kind="mtp", title="MTP", parameters=size, dtype=dtype, taps=(info.layers,), path=info.path
+    )
     opened = partial(EagleSession, networks[0]) if len(networks) == 1 else partial(MtpChainSession, networks)
-    return PathHead(told, opened)
+    return PathHead(head_info, opened)
 
 
 def _network(
-    module: Any, found: MtpFormat, names: Mapping[str, tuple[Path, str]], target: TransformersModel
+    module: Any, format: MtpFormat, names: Mapping[str, tuple[Path, str]], target: TransformersModel
 ) -> tuple[MtpNetwork, int]:
-    """One layer, and how many numbers it has."""
+    """Build one layer, and count its weights."""
     info, embeddings = target.info, module.get_input_embeddings().weight.detach()
     try:
-        block = _block(module, info.layers, found.full_attention)
-    except Exception as error:  # whatever a layer of some other make asks for
+        block = _block(module, info.layers, format.full_attention)
+    except Exception as error:  # an unknown layer's constructor can raise anything
         raise UserError(f"specchat cannot build an MTP layer of {info.architecture}: {error}") from None
-    wanted = {name: tuple(tensor.shape) for name, tensor in block.state_dict().items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in block.state_dict().items()}
     width = embeddings.shape[1]
-    wanted |= {name: (width,) if "norm" in name else (width, 2 * width) for name in OUTSIDE}
-    weights = _read(names, wanted, info.name, embeddings.device, embeddings.dtype)
+    shapes |= {name: (width,) if "norm" in name else (width, 2 * width) for name in OUTSIDE}
+    weights = _read(names, shapes, info.name, embeddings.device, embeddings.dtype)
     size = sum(tensor.numel() for tensor in weights.values())
     outside = {name: weights.pop(name) for name in OUTSIDE}
     block.load_state_dict(weights, assign=True)
     block.requires_grad_(False)
-    return MtpNetwork(module, block.eval(), outside, embeddings, found.states_first), size
+    return MtpNetwork(module, block.eval(), outside, embeddings, format.states_first), size
 
 
 def _block(module: Any, index: int, full_attention: bool) -> nn.Module:
-    """A layer of the model's own class, without weights: the one behind its last."""
+    """Create a layer of the model's own class without weights, as the one behind its last."""
     register()
     config = copy.deepcopy(module.config.get_text_config(decoder=True))
     config.num_hidden_layers = index + 1
@@ -103,19 +105,19 @@ def _block(module: Any, index: int, full_attention: bool) -> nn.Module:
 
 def _read(
     names: Mapping[str, tuple[Path, str]],
-    wanted: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, tuple[int, ...]],
     model: str,
     device: torch.device,
     dtype: torch.dtype,
 ) -> dict[str, Tensor]:
-    """The tensors of a layer, the experts' as transformers stacks them.
+    """Read the tensors of a layer, with experts stacked as in transformers.
 
     Args:
         names: name in the layer → its file and its name there.
-        wanted: what transformers calls them, and their shapes.
-        model: its name.
-        device: where they go.
-        dtype: of all that are no integers.
+        shapes: transformers' name → the expected shape.
+        model: the model's name.
+        device: of the result.
+        dtype: of the result.
     """
     left = set(names) - set(SHARED)
     out: dict[str, Tensor] = {}
@@ -134,7 +136,7 @@ def _read(
                 )
             return tensor.to(device, dtype)
 
-        for name, shape in wanted.items():
+        for name, shape in shapes.items():
             stacked = re.fullmatch(r"(.*\.experts)\.(gate_up_proj|down_proj)", name) if name not in names else None
             if stacked:
                 parts = ("gate_proj", "up_proj") if stacked[2] == "gate_up_proj" else ("down_proj",)

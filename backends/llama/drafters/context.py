@@ -1,4 +1,4 @@
-"""A drafter's context: hidden states go in, alone or beside tokens, and come out beside logits."""
+"""llama.cpp contexts of drafters, with hidden states among their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ class Loaded:
 
 
 def opened(kind: Callable[[], C], context: int) -> C:
-    """A context of a drafter, and a sentence where there is no memory for it."""
+    """Create a drafter's context with `kind`.
+
+    Raises:
+        UserError: there is not enough memory.
+    """
     try:
         return kind()
     except UserError as error:
@@ -45,24 +49,25 @@ def opened(kind: Callable[[], C], context: int) -> C:
 
 
 class StatesContext(Context):
-    """One that takes hidden states of the target."""
+    """A context that takes hidden states of the target."""
 
-    def states_batch(self, states: Tensor, position: int, *, wanted: bool) -> tuple[Any, Any]:
-        """A pass over states alone: llama.cpp's batch, and what must live as long.
+    def states_batch(self, states: Tensor, position: int, *, outputs: bool) -> tuple[Any, Any]:
+        """Make llama.cpp's batch of states without tokens; return it with the arrays that must live as long.
 
         Args:
             states: [n, taps × width of the target].
             position: of the first; the others follow.
-            wanted: whether something is wanted of them.
+            outputs: whether outputs of the pass are read.
         """
         n = len(states)
-        given = np.ascontiguousarray(states.numpy(), np.float32)
+        floats = np.ascontiguousarray(states.numpy(), np.float32)
         positions = np.arange(position, position + n, dtype=np.int32)
-        counts, flags = np.ones(n, np.int32), np.full(n, wanted, np.int8)
+        counts, flags = np.ones(n, np.int32), np.full(n, outputs, np.int8)
         ids = np.full(n, self._row(1)[1], np.uintp)
         batch = self.batch(positions, counts, ids, flags)
-        batch.n_tokens, batch.embd = n, given.ctypes.data_as(FLOATS)
-        return batch, (given, positions, counts, flags, ids)
+        batch.n_tokens = n
+        batch.embd = floats.ctypes.data_as(FLOATS)
+        return batch, (floats, positions, counts, flags, ids)
 
 
 class PathContext(StatesContext):
@@ -71,11 +76,11 @@ class PathContext(StatesContext):
     Args:
         weights: the drafter's.
         runtime, size, sequences: as `Context`.
-        width: of the states that stand beside tokens, and of those that come out.
+        width: of the states that go in with tokens, and of those that come out.
         other, mtp: as `Context`.
 
     Raises:
-        UserError: there is not enough memory; in llama.cpp's words.
+        UserError: there is not enough memory; llama.cpp's message.
     """
 
     def __init__(
@@ -91,7 +96,7 @@ class PathContext(StatesContext):
     ) -> None:
         super().__init__(weights, runtime, size, sequences, other=other, mtp=mtp)
         self._width = width
-        # Of each token of a pass; llama.cpp reads as many as there are tokens.
+        # One row for each token of a pass; llama.cpp reads as many as there are tokens.
         self._beside = np.zeros((PREFILL_CHUNK, width), np.float32)
         self._batch.embd = self._beside.ctypes.data_as(FLOATS)
         functions = next_states()
@@ -102,7 +107,7 @@ class PathContext(StatesContext):
     def decode_beside(
         self, tokens: Sequence[int], states: Tensor, positions: Sequence[int], holders: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """One pass over tokens with a state each. All are scored: of some, llama.cpp would hand out other rows than asked for.
+        """Run one pass over tokens with a state each. All are scored: asked for some, llama.cpp hands out the wrong rows.
 
         Args:
             tokens: [n], n ≤ `rows`.
@@ -110,10 +115,10 @@ class PathContext(StatesContext):
             states: [n, width].
 
         Returns:
-            logits [n, vocab], and what the tokens hand on [n, width]; copies.
+            logits [n, vocab], and output states [n, width]; copies.
 
         Raises:
-            UserError: llama.cpp could not.
+            UserError: llama.cpp failed.
         """
         self._beside[: len(tokens)] = states.numpy()
         if code := self.decode(tokens, positions, holders, range(len(tokens))):
@@ -121,23 +126,23 @@ class PathContext(StatesContext):
                 f"llama.cpp could not draft after {len(tokens):,} tokens ({last_error() or f'code {code}'}). Use shorter "
                 "drafts, a smaller context or another method."
             )
-        return self.logits(len(tokens)).clone(), self._handed_on(len(tokens))
+        return self.logits(len(tokens)).clone(), self._output_states(len(tokens))
 
     def encode(self, states: Tensor, position: int) -> Tensor:
-        """What the drafter makes of the target's states: a pass that leaves the cache alone.
+        """Project the target's states to those that go in with tokens. The cache stays as it is.
 
         Args:
             states: [n, taps × width of the target], n ≤ `rows`.
-            position: the first one that is free, which llama.cpp insists on though it makes no difference.
+            position: the first free one, which llama.cpp insists on though it makes no difference.
 
         Returns:
-            what stands beside the tokens [n, width], a copy.
+            the projected states [n, width], a copy.
         """
         n = len(states)
-        batch, _held = self.states_batch(states, position, wanted=True)
+        batch, _arrays = self.states_batch(states, position, outputs=True)
         if code := self.lib.llama_encode(self.handle, batch):
             raise UserError(f"The drafter's llama.cpp failed ({last_error() or f'code {code}'}). Use another method.")
-        return self._handed_on(n)
+        return self._output_states(n)
 
-    def _handed_on(self, rows: int) -> Tensor:
+    def _output_states(self, rows: int) -> Tensor:
         return states_at(self._next_address(self.handle), rows, self._width).clone()

@@ -53,7 +53,8 @@ class Attention(nn.Module):
         heads, keys, width = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         assert keys is not None
         assert width is not None
-        self.heads, self.width = heads, width
+        self.heads = heads
+        self.width = width
         self.q_proj = nn.Linear(2 * config.hidden_size, heads * width, bias=False)
         self.k_proj = nn.Linear(2 * config.hidden_size, keys * width, bias=False)
         self.v_proj = nn.Linear(2 * config.hidden_size, keys * width, bias=False)

@@ -123,9 +123,12 @@ class TrainingRun(ABC, Generic[S]):
     """
 
     def __init__(self, settings: S, work: Path, device: torch.device, model: nn.Module, worker: nn.Module) -> None:
-        self.settings, self.work, self.device = settings, work, device
+        self.settings = settings
+        self.work = work
+        self.device = device
         self.progress = Progress()
-        self.model, self.worker = model, worker
+        self.model = model
+        self.worker = worker
         self.optimizers = optimizers(model, settings)
         self.peaks = [[float(group["lr"]) for group in optimizer.param_groups] for optimizer in self.optimizers]
 
@@ -196,7 +199,8 @@ class TrainingRun(ABC, Generic[S]):
         if self.worker is not self.model:
             for mine, master in zip(self.worker.parameters(), self.model.parameters(), strict=True):
                 assert mine.grad is not None
-                master.grad, mine.grad = mine.grad.float(), None
+                master.grad = mine.grad.float()
+                mine.grad = None
         count, figures = self.share(batch.tokens.numel(), figures)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
@@ -206,7 +210,8 @@ class TrainingRun(ABC, Generic[S]):
         self.progress.step += 1
         self.progress.tokens += count
         self.progress.seconds += time.monotonic() - begun
-        self.progress.chunk, self.progress.position = batch.chunk, batch.position
+        self.progress.chunk = batch.chunk
+        self.progress.position = batch.position
         return figures
 
     def share(self, count: int, figures: list[float]) -> tuple[int, list[float]]:

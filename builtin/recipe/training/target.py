@@ -34,7 +34,8 @@ class Target:
         except (ValueError, OSError, KeyError) as error:
             raise UserError(f"Cannot load {folder}: {str(error).strip().splitlines()[0]}") from None
         self.module.to(device).eval().requires_grad_(False)
-        self.folder, self.device = folder, device
+        self.folder = folder
+        self.device = device
         self.config = self.module.config.get_text_config(decoder=True)
         self.embedding: torch.Tensor = self.module.get_input_embeddings().weight.detach()
         self.codec = TextCodec(folder, self.vocabulary)

@@ -102,7 +102,10 @@ class Text:
     """
 
     def __init__(self, entries: Sequence[str | list[Message]], target: Target, seed: int, longest: int) -> None:
-        self._entries, self._target, self._seed, self._longest = entries, target, seed, longest
+        self._entries = entries
+        self._target = target
+        self._seed = seed
+        self._longest = longest
         if not any(encode(target, entry, longest) for entry in entries):
             raise UserError(
                 "Nothing in this text can be trained on: chats need an answer by the assistant and roles that the model's chat "

@@ -25,7 +25,7 @@ from specchat.app.models.places import ModelSpot
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn
 from specchat.app.terminal.output import Notes
 from specchat.backends.files.model_card import read_card
-from specchat.backends.heads.mtp.own import OwnLayers
+from specchat.backends.heads.mtp.format import OwnLayers
 from specchat.backends.llama.trial import FILE
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.errors import UserError

@@ -360,7 +360,7 @@ def test_a_long_text_comes_in_by_chunks(tmp_path: Path, monkeypatch: pytest.Monk
     text = [3 + i % 200 for i in range(120)]
     states = plain.states(text[:-1])
     whole: Any = head.open(256).extend(text[1:], states)  # type: ignore[attr-defined]
-    monkeypatch.setattr("specchat.backends.heads.slots.PREFILL_CHUNK", 32)
+    monkeypatch.setattr("specchat.backends.heads.sessions.PREFILL_CHUNK", 32)
     parts: Any = head.open(256).extend(text[1:], states)  # type: ignore[attr-defined]
     near(parts.logits, whole.logits)
     assert parts.positions == whole.positions == (120,)

@@ -247,15 +247,6 @@ def test_layers_counted_otherwise_are_found_by_measuring(tmp_path: Path, monkeyp
     assert not info.notes
 
 
-def test_embeddings_that_were_never_trained_are_told_of(tmp_path: Path) -> None:
-    """Rows of trained ones have lengths of all kinds."""
-    chance = torch.randn((VOCAB, 32), generator=torch.Generator().manual_seed(0)) / 50
-    trained = chance * torch.linspace(0.5, 2, VOCAB)[:, None]
-    for name, rows, told in (("chance", chance, True), ("trained", trained, False)):
-        folder = write_head(tmp_path / name, own_embeddings=True, changes={"embed_tokens.weight": rows})
-        assert any("never been trained" in note for note in load(folder).info.notes) == told
-
-
 def test_an_absent_norm_before_residual_is_measured_in_the_speculators_layout(tmp_path: Path) -> None:
     folder = write_head(tmp_path / "head", "speculators")
     config = json.loads((folder / "config.json").read_text())

@@ -1,0 +1,167 @@
+"""The sessions of drafters that draft token by token: their pairs, and the nodes below."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...errors import UserError
+from ..base import PREFILL_CHUNK, ROOT
+from ..best import Fetcher
+from ..hf.masks import Reach, tree_mask
+from ..scores import TorchScores
+from ..transfer import on_device
+from .base import HeadSession
+from .layers import guarded
+
+
+class OutputSession(HeadSession):
+    """A session that keeps the output of the last pair and of each node, from which its children are drafted. Subclasses run
+    the passes.
+
+    Args:
+        context: most pairs and nodes together.
+        device: of the logits.
+    """
+
+    def __init__(self, context: int, device: torch.device) -> None:
+        super().__init__(context)
+        self.device = device
+        self.chunk = PREFILL_CHUNK
+        """Most rows of a pass."""
+        self._fetcher = Fetcher(device)
+        self._depths: list[int] = []
+        """The depth of each node; a child of the last pair has 1."""
+        self._outputs = torch.empty(0)
+        """Outputs of the last pair and of each node [1 + nodes, …]."""
+
+    def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
+        if not len(tokens) == len(states) > 0:
+            raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
+        self.check_room(len(tokens))
+        self.drop(0)
+        before = self.length
+
+        def run() -> tuple[Tensor, Tensor | None]:
+            for start in range(0, len(tokens), self.chunk):
+                part = tokens[start : start + self.chunk]
+                logits, self._outputs = self._take(part, states[start : start + len(part)])
+                self.length += len(part)
+            return self._fetcher.start(logits)
+
+        try:
+            logits, best = guarded(run, self.device)
+        except UserError:
+            self.rewind(before)
+            raise
+        return self._fetcher.scores(logits, best, (0,), (self.length + 1,))
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
+        living = len(self._depths)
+        if any(not ROOT <= parent < living for parent in parents) or not self.length:
+            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
+        self.check_room(living + len(parents))
+        depths = [1 + (self._depths[parent] if parent != ROOT else 0) for parent in parents]
+
+        def run() -> tuple[Tensor, Tensor | None]:
+            first, passes = parents[0] + 1, []
+            above = self._outputs[first : first + 1]
+            if len(tokens) > 1:
+                above = self._outputs[on_device([parent + 1 for parent in parents], self._outputs.device)]
+            for start in range(0, len(tokens), self.chunk):
+                part = slice(start, start + self.chunk)
+                logits, outputs = self._branch(tokens[part], parents[part], depths[part], above[part])
+                self._depths += depths[part]
+                self._outputs = torch.cat((self._outputs, outputs))
+                passes.append(logits)
+            return self._fetcher.start(torch.cat(passes) if len(passes) > 1 else passes[0])
+
+        try:
+            logits, best = guarded(run, self.device)
+        except UserError:
+            self.drop(living)
+            raise
+        nodes = tuple(range(living, living + len(tokens)))
+        return self._fetcher.scores(logits, best, nodes, tuple(self.length + 1 + depth for depth in depths))
+
+    @abstractmethod
+    def _take(self, tokens: Sequence[int], states: Tensor) -> tuple[Tensor, Tensor]:
+        """Run a pass over the next pairs; return logits [1, vocab] and output [1, …] after the last one."""
+
+    @abstractmethod
+    def _branch(
+        self, tokens: Sequence[int], parents: Sequence[int], depths: Sequence[int], above: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Run a pass over new nodes, given their parents' outputs [n, …]; return logits [n, vocab] and outputs [n, …]."""
+
+    def drop(self, first: int) -> None:
+        del self._depths[first:]
+        self._outputs = self._outputs[: 1 + first]
+
+    def rewind(self, length: int) -> None:
+        self.drop(0)
+        super().rewind(length)
+
+
+class SlotSession(OutputSession):
+    """A session with each pair in the slot of its number and nodes behind.
+
+    Args:
+        context: most pairs and nodes together.
+        device, dtype: of the head.
+    """
+
+    def __init__(self, context: int, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(context, device)
+        self.dtype = dtype
+        self._bits: list[int] = []
+        """Each node's ancestors and itself as a bit set: bit i for node i."""
+
+    def _hang(self, parents: Sequence[int]) -> list[int]:
+        """Note the ancestors of new nodes; return their bits."""
+        living = len(self._depths)
+        self._bits += [(self._bits[parent] if parent != ROOT else 0) | 1 << (living + i) for i, parent in enumerate(parents)]
+        return self._bits[living:]
+
+    def _mask(self, bits: Sequence[int], length: int) -> Tensor:
+        """Build the mask of rows that see the first `length` slots and the nodes in their bits."""
+        places = [0] * max(bits).bit_length()  # layers without a window do not read them
+        return tree_mask(
+            bits, places[: len(bits)], places, length, reach=Reach(), first=0, dtype=self.dtype, device=self.device
+        )
+
+    def _causal_mask(self, count: int, start: int) -> Tensor:
+        """Build the mask of `count` pairs in the slots from `start` on, each of which sees those before it."""
+        return self._mask([(2 << i) - 1 for i in range(count)], start)
+
+    def drop(self, first: int) -> None:
+        super().drop(first)
+        del self._bits[first:]
+
+
+class TextOnlySession(OutputSession):
+    """The session of an assistant, which has no cache: its nodes attend to the text, never to each other."""
+
+    @abstractmethod
+    def _step(self, tokens: Sequence[int], states: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """Run one pass over nodes behind a text.
+
+        Args:
+            tokens: their ids [n].
+            states: the state that each reads [n, width of the target].
+            length: of the text, which is the position of its pending token.
+
+        Returns:
+            logits [n, vocab] and next states [n, width of the target].
+        """
+
+    def _take(self, tokens: Sequence[int], states: Tensor) -> tuple[Tensor, Tensor]:
+        return self._step(tokens[-1:], states[-1:], self.length + len(tokens))
+
+    def _branch(
+        self, tokens: Sequence[int], parents: Sequence[int], depths: Sequence[int], above: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self._step(tokens, above, self.length)
