@@ -66,8 +66,8 @@ def of_offer(repository: Repository, offer: Offer, room: FreeMemory | None, opti
     out: list[Sentence] = [(" · ".join(filter(None, parts)), "$foreground", 1)]
     if room is not None:
         out += _fit(judge(needs_of_offer(repository, offer), room, options))
-    if offer.there and not offer.here:
-        out.append((f"{size_of(offer.there)} of {size_of(offer.size)} already downloaded.", "$quiet", 1))
+    if offer.cached and not offer.here:
+        out.append((f"{size_of(offer.cached)} of {size_of(offer.size)} already downloaded.", "$quiet", 1))
     if repository.gated and not offer.here:
         out.append(("Accept its licence on its page on the Hub first, then run `hf auth login`.", "$warning", 2))
     return out

@@ -72,7 +72,7 @@ class Downloads:
         """Fetch what the Hub offers; one that is under way goes on."""
         download = self.all.get(offer.spec)
         if download is None or not download.active:
-            download = self.all[offer.spec] = Download(offer.spec, offer.size, offer.there)
+            download = self.all[offer.spec] = Download(offer.spec, offer.size, offer.cached)
             self.begin(download)
         return download
 

@@ -1,5 +1,5 @@
-"""Looks at a checkpoint folder before transformers does, so that what is wrong with it comes out as one sentence, and shows it
-what has been looked at and nothing else."""
+"""Checks of a checkpoint folder before transformers opens it, so that a fault becomes one sentence and transformers sees
+nothing but checked files."""
 
 from __future__ import annotations
 
@@ -42,19 +42,17 @@ BESIDE = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 """Endings of the files beside the weights that transformers is shown: configuration and tokenizer."""
 
 RELATIVES = {"mimo": ("qwen2", "Qwen2ForCausalLM")}
-"""Types of models that transformers has no class of their own for, but computes as another type's: MiMo-7B is a Qwen2 with MTP
-layers, which its code of its own only adds."""
+"""Model types without a class in transformers that are computed as another type: MiMo-7B is a Qwen2 with MTP layers."""
 
 Tensors = dict[str, dict[str, Any]]
-"""Name → dtype, shape and byte range, as a header tells."""
+"""Name → dtype, shape and byte range, as in a header."""
 
 
 def check_folder(folder: Path) -> list[Path]:
-    """The safetensors files of a model folder, each checked to be whole.
+    """Check a model folder, and list its safetensors files, each of which is complete.
 
     Raises:
-        UserError: it is no model folder; there are only pickles, or nothing; or a file is missing, cut short or no safetensors
-            file.
+        UserError: it is not a model folder; it has only pickles or no weights; or a file is missing or damaged.
     """
     if not folder.exists():
         raise UserError(f"There is no folder {folder}. Check the path.")
@@ -84,7 +82,7 @@ def check_folder(folder: Path) -> list[Path]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """The files with a folder's weights: those that its index names if it has one, else model.safetensors, else all."""
+    """List the files with a folder's weights: those in its index if it has one, else model.safetensors, else all."""
     index = folder / "model.safetensors.index.json"
     if not os.path.lexists(index):
         files = sorted(folder.glob("*.safetensors"))
@@ -105,10 +103,10 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def read_json(file: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
-    """A JSON object in a file of at most `most` bytes.
+    """Read a JSON object from a file of at most `most` bytes.
 
     Raises:
-        UserError: it is not one.
+        UserError: it is something else.
     """
     try:
         data = read_any(file, most)
@@ -122,10 +120,10 @@ def read_json(file: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
 
 
 def header(file: Path) -> Tensors:
-    """The header of a safetensors file.
+    """Read the header of a safetensors file.
 
     Raises:
-        UserError: the file is none, or not whole.
+        UserError: the file is something else, or incomplete.
     """
     broken = UserError(f"{file} is damaged or incomplete. Download it again.")
     try:
@@ -137,14 +135,14 @@ def header(file: Path) -> Tensors:
                 raise broken
             data = stream.read(length)
         require_few_values(data)
-        found = json.loads(data)
+        content = json.loads(data)
     except OSError as error:
         raise UserError(f"Cannot read {file} ({error.strerror or error}). Download it again.") from None
     except (ValueError, RecursionError):
         raise broken from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise broken
-    tensors = {name: value for name, value in found.items() if name != "__metadata__"}
+    tensors = {name: value for name, value in content.items() if name != "__metadata__"}
     try:
         whole = max((value["data_offsets"][1] for value in tensors.values()), default=0) + 8 + length == size
     except (TypeError, LookupError):
@@ -156,20 +154,20 @@ def header(file: Path) -> Tensors:
 
 @contextmanager
 def shown(folder: Path, files: list[Path], *, bare: bool = False) -> Iterator[Path]:
-    """A folder for transformers, as long as the block runs: links to checked weights, and to the configuration and tokenizer.
+    """Make a temporary folder for transformers, with links to checked weights and to the configuration and tokenizer.
 
     transformers picks files by their names: one that an index calls `model.bin` would be unpickled, and so would a `.metadata`,
-    or what config.json names as `transformers_weights`. Here weights are called `*.safetensors` whatever their names are, so
-    that they are read as that, and nothing else is there.
+    or the file that config.json names as `transformers_weights`. Here all weights are called `*.safetensors`, and no other
+    files are visible.
 
     Args:
         folder: the model's.
         files: its weights, from `check_folder`.
-        bare: leave out that they are quantized, so that integers are read as the numbers that they are.
+        bare: leave out that they are quantized, so that integers are read as they are.
 
     Raises:
-        UserError: a file beside the weights is no ordinary file, or too large; or the one that the block raised, about the
-            folder itself.
+        UserError: a file next to the weights is not an ordinary file, or too large; or the block's own error, with the
+            folder's real path.
     """
     with tempfile.TemporaryDirectory(prefix="specchat-") as name:
         view = Path(name)
@@ -195,8 +193,8 @@ def shown(folder: Path, files: list[Path], *, bare: bool = False) -> Iterator[Pa
 
 
 def _related(file: Path, bare: bool) -> dict[str, Any] | None:
-    """The configuration of one of RELATIVES as that of the type that it is computed as, and if `bare` any without its quantized
-    weights; None for a file that stays as it is."""
+    """Rewrite the configuration of one of RELATIVES, and with `bare` remove the quantization from any; None for a file that
+    stays as it is."""
     if file.name != "config.json":
         return None
     config = read_json(file)
@@ -224,7 +222,7 @@ def _check_beside(file: Path) -> None:
 
 
 def weight_bytes(files: list[Path], item_bytes: int | None) -> int:
-    """Bytes of all weights once loaded.
+    """Count the bytes of all weights once loaded.
 
     Args:
         files: the safetensors files.
@@ -234,17 +232,17 @@ def weight_bytes(files: list[Path], item_bytes: int | None) -> int:
     for file in files:
         for tensor in header(file).values():
             begin, end = tensor["data_offsets"]
-            own = ITEM_BYTES.get(tensor["dtype"], 1)
+            item_size = ITEM_BYTES.get(tensor["dtype"], 1)
             floating = tensor["dtype"] in ("F64", "F32", "F16", "BF16")
-            total += (end - begin) // own * item_bytes if floating and item_bytes else end - begin
+            total += (end - begin) // item_size * item_bytes if floating and item_bytes else end - begin
     return total
 
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
-"""Files that make a tokenizer."""
+"""Files of a tokenizer."""
 
 TRIAL_SECONDS, TRIAL_MEMORY = 10.0, 1_000_000_000
-"""Computing and bytes that reading a tokenizer may take; the largest known, of Gemma, needs 3 s and 0.4 GB."""
+"""CPU time and memory that reading a tokenizer may take; the largest known, Gemma's, needs 3 s and 0.4 GB."""
 
 CHARACTERS = "".join(chr(code) * 32 for code in range(0x20, 0x7F)) + "".join(
     map(chr, [*range(0xA0, 0xD800), *range(0xE000, 0x10000)])
@@ -261,25 +259,25 @@ PACKAGES = {
     "gptq": ("optimum", "gptqmodel"), "hqq": ("hqq",), "quanto": ("optimum",), "quark": ("quark",), "spqr": ("spqr_quant",),
     "torchao": ("torchao",), "vptq": ("vptq",),
 }  # fmt: skip
-"""What transformers' quantizers import, by `quant_method`."""
+"""The packages that transformers' quantizers import, by `quant_method`."""
 
 
 def tokenizer_problem(folder: Path) -> str:
-    """Why a folder's tokenizer cannot be used, and what to do; empty if nothing is seen."""
-    there = [name for name in TOKENIZERS if (folder / name).is_file()]
-    if not there:
+    """Explain why a folder's tokenizer cannot be used, and what to do; empty if there is no problem."""
+    names = [name for name in TOKENIZERS if (folder / name).is_file()]
+    if not names:
         return "It has no tokenizer (tokenizer.json or tokenizer.model). Copy the model's tokenizer files into its folder."
-    if there != ["tokenizer.model"]:
+    if names != ["tokenizer.model"]:
         return ""
-    with opened(folder / there[0]) as file:
+    with opened(folder / names[0]) as file:
         # A SentencePiece model begins with a field of a protocol buffer, tiktoken's with base64.
         needed = ("sentencepiece", "google.protobuf") if file.read(1) == b"\n" else ("tiktoken",)
     return _lacking("Its only tokenizer, tokenizer.model,", needed)
 
 
 def try_tokenizer(folder: Path) -> None:
-    """Read a folder's tokenizer where it can do no harm: a normalizer can be made to write 70 GB, a regex to search for
-    ever, and libraries in Rust end the process. Files that were read once are remembered.
+    """Read a folder's tokenizer in a confined process: a hostile normalizer can write 70 GB, a regex can search for ever, and
+    libraries in Rust end the process. Files that passed are remembered.
 
     Raises:
         UserError: it cannot be read.
@@ -299,7 +297,7 @@ def try_tokenizer(folder: Path) -> None:
 
 
 def _read_tokenizer(folder: str) -> None:
-    """Read a tokenizer, all of its tokens, characters of all scripts, and what its own rules name."""
+    """Read a tokenizer; decode all of its tokens, and encode characters of all scripts and the texts in its rules."""
     from tokenizers import Tokenizer
 
     file = Path(folder) / TOKENIZERS[0]
@@ -317,20 +315,20 @@ def _read_tokenizer(folder: str) -> None:
 
 
 def quantization_problem(config: Mapping[str, Any]) -> str:
-    """Why a configuration's quantized weights cannot be used here; empty if nothing is seen."""
+    """Explain why a configuration's quantized weights cannot be used here; empty if there is no problem."""
     how = config.get("quantization_config")
     method = str(how.get("quant_method", "")) if isinstance(how, Mapping) else ""
     if int8_rows(config):
         return ""
     if not method and isinstance(mlx := config.get("quantization"), Mapping) and "group_size" in mlx:
         return "Its weights are quantized for MLX, which specchat does not run. Download the original or a GGUF version."
-    said = _lacking(f"Its weights are quantized with {method.upper()}, which", PACKAGES.get(method, ()))
-    return f"{said} Or download a GGUF version." if said else ""
+    problem = _lacking(f"Its weights are quantized with {method.upper()}, which", PACKAGES.get(method, ()))
+    return f"{problem} Or download a GGUF version." if problem else ""
 
 
 def int8_rows(config: Mapping[str, Any]) -> bool:
-    """Whether the weights of a configuration's linear layers are eight-bit integers, with a scale for each output, as
-    compressed-tensors writes them. Activations that it would round to eight bits keep sixteen here."""
+    """Tell whether the linear layers' weights are eight-bit integers with a scale for each output, as compressed-tensors writes
+    them. Activations, which it would round to eight bits, keep sixteen here."""
     how = config.get("quantization_config")
     if not isinstance(how, Mapping) or how.get("quant_method") != "compressed-tensors" or how.get("format") != "int-quantized":
         return False
@@ -338,19 +336,19 @@ def int8_rows(config: Mapping[str, Any]) -> bool:
     kinds = (
         [group.get("weights") for group in groups.values() if isinstance(group, Mapping)] if isinstance(groups, Mapping) else []
     )
-    wanted = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
-    return bool(kinds) and all(isinstance(kind, Mapping) and wanted.items() <= kind.items() for kind in kinds)
+    scheme = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
+    return bool(kinds) and all(isinstance(kind, Mapping) and scheme.items() <= kind.items() for kind in kinds)
 
 
 def _lacking(what: str, packages: Sequence[str]) -> str:
-    """A sentence on packages that are not installed, all of them at once; empty if none lacks."""
+    """Name all packages that are not installed, in one sentence; empty if none is missing."""
     lacking = []
     for name in packages:
         try:
-            found = importlib.util.find_spec(name) is not None
+            installed = importlib.util.find_spec(name) is not None
         except ModuleNotFoundError:  # of its parent
-            found = False
-        if not found:
+            installed = False
+        if not installed:
             lacking.append(name.removeprefix("google.").replace("_", "-"))
     if not lacking:
         return ""

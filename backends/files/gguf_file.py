@@ -1,4 +1,4 @@
-"""Looks at a GGUF file before llama.cpp does, so that what is wrong with it comes out as one sentence.
+"""Checks of a GGUF file before llama.cpp opens it, so that a fault becomes one sentence.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -21,20 +21,20 @@ VERSIONS = (2, 3)
 ALIGNMENT = 32
 """Alignment of the tensors' data, unless the file says otherwise."""
 SHORT = 1024
-"""Arrays up to this length are read; of longer ones (the vocabulary) only the length."""
+"""Longest array that is read; of longer ones (the vocabulary) only the length is."""
 
 MOST_PAIRS, MOST_TENSORS, MOST_STRINGS, MOST_DIMENSIONS = 1 << 14, 1 << 17, 1 << 24, 4
-"""More than any model has; a damaged count must not keep us busy for hours."""
+"""Limits beyond any real model, so that a damaged count does not take hours."""
 
 MOST_LAYERS = 512
-"""llama.cpp takes no more."""
+"""Most layers in llama.cpp."""
 
 FLOAT32 = 0
 """The ggml_type of norms."""
 
 STRING, ARRAY = 8, 9
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""Value types → struct codes; beside them STRING and ARRAY."""
+"""Value types → struct codes, except STRING and ARRAY."""
 
 BLOCKS = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36), 10: (256, 84),
@@ -49,14 +49,14 @@ _SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """What stands in place of an array longer than SHORT."""
+    """A stand-in for an array longer than SHORT."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a GGUF file says about itself."""
+    """The metadata and totals of a GGUF file."""
 
     metadata: dict[str, Any]
     tensors: int
@@ -64,22 +64,24 @@ class Header:
 
     @property
     def architecture(self) -> str:
-        """llama, qwen3, gemma3 …"""
+        """The architecture's name: llama, qwen3, gemma3 …"""
         return str(self.metadata.get("general.architecture", ""))
 
     def number(self, key: str, default: int = 0) -> int:
-        """A hyperparameter of the architecture (`{architecture}.{key}`)."""
+        """Read a hyperparameter of the architecture (`{architecture}.{key}`)."""
         value = self.metadata.get(f"{self.architecture}.{key}", default)
         return int(value) if isinstance(value, int | float) else default
 
     @property
     def vocabulary(self) -> int:
-        """Tokens that the file names; 0 without a tokenizer."""
+        """Size of the vocabulary; 0 without a tokenizer."""
         tokens = self.metadata.get("tokenizer.ggml.tokens", ())
-        return tokens.length if isinstance(tokens, Long) else len(tokens) if isinstance(tokens, list) else 0
+        if isinstance(tokens, Long):
+            return tokens.length
+        return len(tokens) if isinstance(tokens, list) else 0
 
     def per_layer(self, key: str, layers: int, default: int = 0) -> list[int]:
-        """A hyperparameter that may differ from layer to layer."""
+        """Read a hyperparameter that may differ from layer to layer."""
         value = self.metadata.get(f"{self.architecture}.{key}", default)
         if isinstance(value, list):
             numbers = [int(v) for v in value]
@@ -88,12 +90,12 @@ class Header:
 
     @property
     def active(self) -> float:
-        """Share of a mixture's experts that a token is sent to; 1 for a model without."""
-        there, used = self.number("expert_count"), self.number("expert_used_count")
-        return used / there if there and used else 1.0
+        """Share of a mixture's experts that a token uses; 1 for a model without experts."""
+        experts, used = self.number("expert_count"), self.number("expert_used_count")
+        return used / experts if experts and used else 1.0
 
     def cache_numbers(self) -> tuple[int, int]:
-        """Keys and values in the KV cache for each token, as numbers (an estimate: what the metadata tell)."""
+        """Estimate the numbers in the KV cache for each token, of keys and of values."""
         layers = self.number("block_count")
         if not 0 < layers <= MOST_LAYERS:
             return 0, 0
@@ -101,10 +103,10 @@ class Header:
         kv_heads = self.per_layer("attention.head_count_kv", layers, heads[0] if heads else 0)
         width = self.number("embedding_length") // max(heads[0] if heads else 1, 1)
         key, value = self.number("attention.key_length", width), self.number("attention.value_length", width)
-        # Hybrids have attention in every fourth layer or so; most say so layer by layer.
+        # Hybrids have attention in every fourth layer or so; most list it layer by layer.
         every = self.number("full_attention_interval") or 1
-        kept = sum(heads for layer, heads in enumerate(kv_heads, 1) if layer % every == 0)
-        return kept * key, kept * value
+        heads_in_cache = sum(heads for layer, heads in enumerate(kv_heads, 1) if layer % every == 0)
+        return heads_in_cache * key, heads_in_cache * value
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +115,15 @@ class Tensor:
 
     name: str
     entry: bytes
-    """Its record in the header but for the offset at the end."""
+    """Its record in the header, without the offset at the end."""
     begin: int
-    """Where its data begins, in bytes from the start of the file."""
+    """Offset of its data from the start of the file, in bytes."""
     length: int
-    """Bytes; 0 for a type that is not known here."""
+    """Bytes; 0 for an unknown type."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As in torch: the length of a row comes last."""
+        """The dimensions in torch's order, the length of a row last."""
         (name,) = struct.unpack_from("<Q", self.entry)
         (dimensions,) = struct.unpack_from("<I", self.entry, 8 + name)
         return struct.unpack_from(f"<{dimensions}Q", self.entry, 12 + name)[::-1]
@@ -135,17 +137,17 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is in one file."""
+    """The parts of one file."""
 
     file: Path
     header: Header
     pairs: dict[str, bytes]
-    """Each metadata key with its record as it stands in the file: key, type, value."""
+    """Each metadata key's record as in the file: key, type, value."""
     tensors: list[Tensor]
 
 
 class _Truncated(Exception):
-    """The file ends before what it announces."""
+    """The file is shorter than its header says."""
 
 
 class _Reader:
@@ -193,7 +195,7 @@ class _Reader:
         return Long(length)
 
     def _skip_strings(self, count: int) -> None:
-        """A vocabulary has some 300,000 strings with its merges: 0.1 µs matter here."""
+        """Skip strings quickly: a vocabulary with its merges has some 300,000."""
         data, at, end, unpack = self.data, self.at, len(self.data), struct.Struct("<Q").unpack_from
         for _ in range(count):
             if at + 8 > end:
@@ -205,24 +207,24 @@ class _Reader:
 
 
 def read_header(file: Path) -> Header:
-    """Metadata of a GGUF file that is whole and holds a language model's weights.
+    """Read the header of a complete GGUF file with a language model's weights.
 
     Raises:
-        UserError: it is none, is damaged, or holds something else; says what to do.
+        UserError: it is missing, damaged, or holds something else; says what to do.
     """
     if not file.exists():
         raise UserError(f"There is no file {file}. Check the path.")
     if file.is_dir():
         raise UserError(f"{file} is a folder. Give the GGUF file inside it.")
     layouts = read_layout(file)
-    first, *others = [part.header for part in layouts]
-    tensors = first.tensors + sum(other.tensors for other in others)
-    weight_bytes = first.weight_bytes + sum(other.weight_bytes for other in others)
+    first, *further = [part.header for part in layouts]
+    tensors = first.tensors + sum(other.tensors for other in further)
+    weight_bytes = first.weight_bytes + sum(other.weight_bytes for other in further)
     return checked(file, Header(first.metadata, tensors, weight_bytes))
 
 
 def read_layout(file: Path) -> list[Layout]:
-    """Where everything is in a GGUF file and, if it is the first of several, in its other parts.
+    """Read the layout of a GGUF file and, if it is the first of several, of its other parts.
 
     Raises:
         UserError: one of them is missing or damaged.
@@ -245,7 +247,7 @@ def read_layout(file: Path) -> list[Layout]:
 
 
 def _read(file: Path) -> Layout:
-    """The layout of one file, whose data are all there."""
+    """Read the layout of one file, and check that its data is complete."""
     try:
         with opened(file) as stream:
             magic = stream.read(8)
@@ -283,16 +285,20 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
         begin = reader.at
         key = reader.string()
         metadata[key] = value = reader.value(reader.take("I"))
-        if any(isinstance(each, float) and not isfinite(each) for each in (value if isinstance(value, list) else [value])):
+        if any(
+            isinstance(number, float) and not isfinite(number) for number in (value if isinstance(value, list) else [value])
+        ):
             raise ValueError(f"{key} is {value}")
         spans[key] = (begin, reader.at)
-    found = [_tensor(reader) for _ in range(count)]
+    records = [_tensor(reader) for _ in range(count)]
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1:
         raise ValueError(f"an alignment of {alignment}")
     base = -(-reader.at // alignment) * alignment
-    tensors = [Tensor(name, entry, base + offset, length) for name, entry, offset, length in found]
-    if narrow := next((each.name for each in tensors if each.name.endswith("norm.weight") and each.kind != FLOAT32), ""):
+    tensors = [Tensor(name, entry, base + offset, length) for name, entry, offset, length in records]
+    if narrow := next(
+        (number.name for number in tensors if number.name.endswith("norm.weight") and number.kind != FLOAT32), ""
+    ):
         raise ValueError(f"{narrow} is not in float32")  # llama.cpp ends the process over it
     if any(tensor.begin + tensor.length > size for tensor in tensors):
         raise _Truncated
@@ -301,7 +307,7 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
 
 
 def _tensor(reader: _Reader) -> tuple[str, bytes, int, int]:
-    """Name, record without the offset, offset and length of the next tensor."""
+    """Read the next tensor's name, record without the offset, offset, and length."""
     begin = reader.at
     name = reader.string()
     elements = 1
@@ -316,10 +322,10 @@ def _tensor(reader: _Reader) -> tuple[str, bytes, int, int]:
 
 
 def checked(file: Path, header: Header) -> Header:
-    """The header, if it is a language model's.
+    """Return the header if it is a language model's.
 
     Raises:
-        UserError: it is something else's; says what.
+        UserError: it belongs to something else; says what.
     """
     what = {"mmproj": "a vision projector", "adapter": "a LoRA adapter", "imatrix": "an importance matrix"}
     kind = "mmproj" if header.architecture == "clip" else str(header.metadata.get("general.type", "model"))

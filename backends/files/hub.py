@@ -1,7 +1,7 @@
-"""From a model's name to its files: a folder is itself, `owner/name` is on the Hugging Face Hub, or in its cache.
+"""The files behind a model's name: a folder, or `owner/name` on the Hugging Face Hub or in its cache.
 
-The Hub is huggingface_hub's business. It runs in a process of its own (`hub_process`), since its requests cannot be cancelled:
-there a cancel ends them at any point, and whoever only draws need not import it.
+huggingface_hub runs in a separate process (`hub_process`), since its requests cannot be cancelled: ending the process cancels
+them at any point. The interface also need not import it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .hub_files import cached, fit
 from .hub_listing import Offer, Repository
 
 POLL_SECONDS = 0.1
-"""Between looks whether a request was cancelled."""
+"""Time between checks whether a request was cancelled."""
 
 END_SECONDS = 5.0
-"""For the process to end."""
+"""Time for the process to end."""
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
@@ -38,17 +38,17 @@ Cancelling = Callable[[], bool]
 def locate(
     spec: str, options: LoadOptions, *, progress: StageProgress | None = None, cancelled: Cancelling | None = None
 ) -> Path:
-    """The folder of the model that `spec` names; fetches what the cache lacks.
+    """Return the folder of the model that `spec` names, after fetching the files that the cache lacks.
 
     Args:
         spec: a folder, or `owner/name` on the Hub (or on the server that HF_ENDPOINT names).
         options: `revision` is used.
-        progress: told ("download", bytes, bytes in all).
+        progress: called with ("download", bytes, total bytes).
         cancelled: polled while bytes arrive.
 
     Raises:
         UserError: there is no such model, it may not be read, or the Hub cannot be reached; says what to do.
-        Cancelled: `cancelled` answered True; files that are whole stay.
+        Cancelled: `cancelled` returned True; complete files stay.
     """
     folder = user_path(spec)
     if os.path.exists(folder):  # False for a name that is too long, where Path's raises
@@ -71,7 +71,7 @@ def fetch(
     progress: StageProgress | None = None,
     cancelled: Cancelling | None = None,
 ) -> Path:
-    """Fetch a model from the Hub into huggingface_hub's cache; what is there already is not fetched again.
+    """Fetch a model from the Hub into huggingface_hub's cache, except files that are there.
 
     Args:
         spec: `owner/name` for its safetensors, `owner/name:Q4_K_M` for a GGUF file.
@@ -86,14 +86,14 @@ def fetch(
     repository, _, quantization = spec.partition(":")
     if revision is not None and not fit(revision):
         raise UserError(f"{revision!r} is not a revision. Give a branch, a tag or a commit.")
-    kept = cached(repository, quantization, revision)
-    if kept is not None and revision and re.fullmatch("[0-9a-f]{40}", revision):
-        return kept  # a commit does not change
+    in_cache = cached(repository, quantization, revision)
+    if in_cache is not None and revision and re.fullmatch("[0-9a-f]{40}", revision):
+        return in_cache  # a commit does not change
     listed = False
     try:
         with contextlib.closing(_answers({"fetch": spec, "revision": revision}, cancelled)) as answers:
-            for told in answers:
-                match told:
+            for message in answers:
+                match message:
                     case {"done": done, "total": total}:
                         listed = True
                         if progress is not None:
@@ -101,10 +101,10 @@ def fetch(
                     case {"path": path}:
                         return Path(path)
     except UserError:
-        # Without the Hub there may still be all of it in the cache.
-        if kept is None or listed:
+        # The cache may be complete without the Hub.
+        if in_cache is None or listed:
             raise
-        return kept
+        return in_cache
     raise UserError(f"The download of {spec} ended unexpectedly. Load it again.")
 
 
@@ -115,19 +115,19 @@ def look_up(name: str, cancelled: Cancelling | None = None) -> Repository:
         cancelled: polled while nothing comes.
 
     Raises:
-        UserError: there is no such repository, it may not be read, the Hub cannot be reached, or it answers nonsense.
-        Cancelled: `cancelled` answered True.
+        UserError: there is no such repository, it may not be read, or the Hub cannot be reached or answers nonsense.
+        Cancelled: `cancelled` returned True.
     """
     with contextlib.closing(_answers({"list": name.partition(":")[0]}, cancelled)) as answers:
-        for told in answers:
-            offers = tuple(Offer(**{**offer, "files": tuple(offer["files"])}) for offer in told["offers"])
-            return Repository(**{**told, "offers": offers})
+        for message in answers:
+            offers = tuple(Offer(**{**offer, "files": tuple(offer["files"])}) for offer in message["offers"])
+            return Repository(**{**message, "offers": offers})
     raise UserError(f"The request about {name} ended unexpectedly. Try it again.")
 
 
 def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator[dict[str, Any], None, None]:
-    """What the process says to a request. It ends with this, whatever the reason."""
-    # -P: never import from the working folder, where anything may lie under the name of a library.
+    """Start the process and yield its answers to a request. The process ends with the generator."""
+    # -P: never import from the working folder, where a file may have the name of a library.
     command = [sys.executable, "-P", "-m", f"{__package__}.hub_process"]
     # Telemetry includes a request of its own before the first.
     quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
@@ -147,13 +147,13 @@ def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator
                 process.stdin.write(json.dumps(request).encode() + b"\n")
                 process.stdin.flush()
             for line in _lines(process.stdout, cancelled):
-                told = json.loads(line)
-                if "error" in told:
-                    raise UserError(told["error"])
-                yield told
+                message = json.loads(line)
+                if "error" in message:
+                    raise UserError(message["error"])
+                yield message
         finally:
             with contextlib.suppress(OSError):
-                process.stdin.close()  # then it takes away what is not whole, and ends
+                process.stdin.close()  # then it deletes incomplete files, and ends
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_SECONDS)
             with contextlib.suppress(ProcessLookupError):
@@ -161,7 +161,7 @@ def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator
 
 
 def _lines(stream: IO[bytes], cancelled: Cancelling | None) -> Iterator[bytes]:
-    """The lines of a pipe as they come."""
+    """Yield the lines of a pipe as they come."""
     rest = b""
     poll = select.poll()
     poll.register(stream, select.POLLIN)

@@ -1,4 +1,4 @@
-"""Which files of a repository on the Hub make a model, and where they are in huggingface_hub's cache. Imports nothing of it."""
+"""Choice of a model's files in a repository on the Hub, and their places in huggingface_hub's cache, without importing it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ UNWANTED = ("*/*", "consolidated*.safetensors", "*.bin.index.json")
 """Subfolders (other formats), and Mistral's second copy of the weights."""
 
 IGNORED = ("*mmproj*", "*imatrix*")
-"""Vision projectors and importance matrices bear quantizations in their names too."""
+"""Vision projectors and importance matrices, which have quantizations in their names too."""
 
 PART = re.compile(r"-\d{5}-of-\d{5}$")
-"""Ends the names of a model's parts."""
+"""The end of the names of a model's parts."""
 
 INCOMPLETE = ".incomplete"
-"""Ends the name of what has come of a file, in huggingface_hub's cache."""
+"""The end of the name of an unfinished file in huggingface_hub's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Listed:
 
     size: int = 0
 
-    def there(self, folder: Path, commit: str, name: str) -> int:
-        """Bytes of it that are in the cache."""
+    def cached(self, folder: Path, commit: str, name: str) -> int:
+        """Count its bytes in the cache."""
         return self.size if (folder / "snapshots" / commit / name).exists() else 0
 
 
 def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str]:
-    """The files to fetch: those of a quantization (GGUF), or of a model in safetensors where none is named.
+    """List the files to fetch: those of a quantization (GGUF), or of a model in safetensors if none is named.
 
     Raises:
         UserError: there are none; says what there is.
@@ -50,8 +50,8 @@ def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str
         if files := files_of(quantization, names):
             return files
         stems = {PART.sub("", Path(name).stem) for name in names if name.endswith(".gguf") and "mmproj" not in name}
-        there = sorted({re.split(r"[-.]", stem)[-1] for stem in stems})
-        what = f"choose from {', '.join(there)}." if there else "it has no GGUF files."
+        quantizations = sorted({re.split(r"[-.]", stem)[-1] for stem in stems})
+        what = f"choose from {', '.join(quantizations)}." if quantizations else "it has no GGUF files."
         raise UserError(f"{repository} has no {quantization} quantization: {what}")
     files = plain_files(names)
     if not any(name.endswith(".safetensors") for name in files) and any(matches(name, PICKLES) for name in names):
@@ -64,18 +64,18 @@ def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str
 
 
 def plain_files(names: Iterable[str]) -> list[str]:
-    """The files of a model in safetensors."""
+    """List the files of a model in safetensors."""
     return [name for name in names if matches(name, WANTED) and not matches(name, UNWANTED)]
 
 
 def files_of(quantization: str, files: Iterable[str]) -> list[str]:
-    """The file, or the parts in their order, that a quantization's name leads to among a repository's files; [] if none."""
-    # Behind a separator, so that Q4_K is not IQ4_K; whole, so that it is not Q4_K_M.
-    wanted = re.compile(rf"(.*[-._/])?{re.escape(quantization)}(-\d{{5}}-of-\d{{5}})?\.gguf", re.IGNORECASE)
+    """Find the file, or the parts in order, that a quantization's name leads to in a repository; [] if there is none."""
+    # After a separator, so that Q4_K is not IQ4_K; to the end, so that it is not Q4_K_M.
+    pattern = re.compile(rf"(.*[-._/])?{re.escape(quantization)}(-\d{{5}}-of-\d{{5}})?\.gguf", re.IGNORECASE)
     groups: dict[str, list[str]] = {}
     for file in files:
         last = file.rpartition("/")[2]
-        if wanted.fullmatch(file) and not any(word.strip("*") in last for word in IGNORED):
+        if pattern.fullmatch(file) and not any(word.strip("*") in last for word in IGNORED):
             groups.setdefault(PART.sub("", file[: -len(".gguf")]), []).append(file)
     if not groups:
         return []
@@ -84,61 +84,61 @@ def files_of(quantization: str, files: Iterable[str]) -> list[str]:
 
 
 def fit(name: str) -> bool:
-    """Whether a name from elsewhere stays in its folder, and on its line of a terminal."""
+    """Tell whether a foreign name stays in its folder, and on its line of a terminal."""
     return name.isprintable() and "\\" not in name and not {"", ".", ".."} & {*name.split("/")}
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns is a file's."""
+    """Tell whether a file's name matches one of the patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def one_line(said: object) -> str:
-    """What somebody else said, within a sentence."""
-    text = " ".join(str(said).split()).rstrip(".")
-    if isinstance(said, BaseException):
-        text = text or type(said).__name__
-    return "".join(each if each.isprintable() else "?" for each in text)[:300]
+def one_line(message: object) -> str:
+    """Clean up a foreign message so that it fits into a sentence."""
+    text = " ".join(str(message).split()).rstrip(".")
+    if isinstance(message, BaseException):
+        text = text or type(message).__name__
+    return "".join(character if character.isprintable() else "?" for character in text)[:300]
 
 
 # The cache
 
 
 def repository_folder(name: str) -> Path:
-    """A repository's folder in the cache."""
+    """Return a repository's folder in the cache."""
     return hub_cache().resolve() / f"models--{name.replace('/', '--')}"
 
 
 def snapshots(folder: Path, revision: str | None = None) -> list[Path]:
-    """The commits of a repository that are in the cache.
+    """List the folders of a repository's commits in the cache.
 
     Args:
         folder: the repository's.
-        revision: of this branch, tag or commit alone; None for all, that of `main` first, then the newest.
+        revision: only this branch, tag or commit; None for all, that of `main` first, then the newest.
     """
     with suppress(OSError, ValueError):
-        found = {entry.name: entry for entry in (folder / "snapshots").iterdir() if entry.is_dir()}
+        commits = {entry.name: entry for entry in (folder / "snapshots").iterdir() if entry.is_dir()}
         named = revision or "main"
         with suppress(OSError):
             named = read_text(folder / "refs" / named).strip()
         if revision is not None:
-            return [found[named]] if named in found else []
-        return sorted(found.values(), key=lambda entry: (entry.name == named, entry.stat().st_mtime), reverse=True)
+            return [commits[named]] if named in commits else []
+        return sorted(commits.values(), key=lambda entry: (entry.name == named, entry.stat().st_mtime), reverse=True)
     return []
 
 
 def is_model(folder: Path) -> bool:
-    """Whether a folder holds a transformers model."""
+    """Tell whether a folder holds a transformers model."""
     return (folder / "config.json").is_file() and any(file.is_file() for file in folder.glob("*.safetensors"))
 
 
 def ggufs(snapshot: Path) -> list[str]:
-    """The GGUF files of a commit in the cache."""
+    """List the GGUF files of a commit in the cache."""
     return sorted(file.relative_to(snapshot).as_posix() for file in snapshot.rglob("*.gguf") if file.is_file())
 
 
 def cached(repository: str, quantization: str, revision: str | None) -> Path | None:
-    """A model in the cache: its folder, or the first of its GGUF files; None if there is none."""
+    """Find a model in the cache: its folder, or the first of its GGUF files; None if there is none."""
     for snapshot in snapshots(repository_folder(repository), revision):
         if not quantization and is_model(snapshot):
             return snapshot

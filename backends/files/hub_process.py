@@ -1,11 +1,11 @@
 """The process that talks to the Hub, through huggingface_hub. It reads one request in JSON, and writes lines of JSON.
 
-`{"list": "owner/name"}` is answered by the fields of a `Repository`. `{"fetch": "owner/name:Q4_K_M"}` is answered by
-`{"done": …, "total": …}` as bytes come, and `{"path": …}`. Whatever goes wrong is `{"error": sentence}`. The process ends when
-its standard input does.
+The answer to `{"list": "owner/name"}` is the fields of a `Repository`; to `{"fetch": "owner/name:Q4_K_M"}` it is
+`{"done": …, "total": …}` as bytes come, and `{"path": …}`; an error is `{"error": sentence}`. The process ends with its
+standard input.
 
-Files are fetched by huggingface_hub's `snapshot_download`. It never goes on with a file that another process began (it writes
-to a file of a fresh name), so what is not whole is taken away before the process ends.
+Files are fetched by huggingface_hub's `snapshot_download`. It never resumes another process's file (it writes to a new name),
+so incomplete files are deleted before the process ends.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .hub_listing import MOST_SIZE, Repository, describe
 from .model_card import MOST_CONFIG, parse_config
 
 TELL_SECONDS = 0.1
-"""Between two reports of progress."""
+"""Time between two reports of progress."""
 
 CHUNK = 1 << 16
 """Bytes that are written at once: with huggingface_hub's 10 MB a slow download would seem to stand still."""
 
 STALE_SECONDS = 3600
-"""An unfinished file that nothing was added to for so long is of a process that was killed."""
+"""Age from which an unfinished file belongs to a process that was killed."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -51,19 +51,22 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class Hub:
-    """One request's way to the Hub.
+    """One request to the Hub.
 
     Args:
         spec: `owner/name`, or `owner/name:Q4_K_M`.
+        revision: a branch, tag or commit; None for the default branch.
 
     Raises:
-        UserError: huggingface_hub cannot be set up by this environment.
+        UserError: huggingface_hub cannot be set up in this environment.
     """
 
     def __init__(self, spec: str, revision: str | None) -> None:
         self.spec = spec
         self.revision = revision
-        self.repository, _, self.quantization = spec.partition(":")
+        repository, _, quantization = spec.partition(":")
+        self.repository = repository
+        self.quantization = quantization
         self.folder = repository_folder(self.repository)
         try:
             from huggingface_hub import HfApi, constants
@@ -76,20 +79,20 @@ class Hub:
         constants.DOWNLOAD_CHUNK_SIZE = CHUNK
         address = urlsplit(constants.ENDPOINT)
         self.host = one_line(address.netloc.rpartition("@")[2])
-        # Others would read a token along that goes by plain http; None is the token that is set or stored.
+        # Others could read a token sent by plain http. None is the token that is set or stored.
         private = address.scheme == "https" or address.hostname in ("localhost", "127.0.0.1", "::1")
         self.token: bool | None = None if private else False
         self.api = HfApi(endpoint=constants.ENDPOINT, token=self.token)
-        self.told: Any = None
-        """What the Hub says of the repository."""
+        self.info: Any = None
+        """The Hub's description of the repository (ModelInfo)."""
         self.files: dict[str, Listed] = {}
         self.done = self.total = 0
-        """Bytes that have come, and of how many."""
+        """Bytes fetched, and in all."""
         self._earlier: set[Path] = set()
-        """Unfinished files that are not of this process."""
+        """Unfinished files of other processes."""
 
     def read(self) -> None:
-        """Ask what the repository holds."""
+        """Ask for the repository's description and files."""
         from huggingface_hub.errors import HfHubHTTPError
         from huggingface_hub.file_download import REGEX_COMMIT_HASH
         from huggingface_hub.utils import get_session, validate_repo_id  # type: ignore[attr-defined]
@@ -97,20 +100,20 @@ class Hub:
         validate_repo_id(self.repository)
         try:
             get_session()
-        except (ImportError, ValueError, OSError) as error:  # a proxy's address or a certificate file that is none
+        except (ImportError, ValueError, OSError) as error:  # an invalid proxy address or certificate file
             raise UserError(
                 f"This shell's connection settings cannot be used ({one_line(error)}). Check HTTPS_PROXY, ALL_PROXY and "
                 "SSL_CERT_FILE."
             ) from None
         try:
-            self.told = self.api.model_info(
+            self.info = self.api.model_info(
                 self.repository, revision=self.revision, files_metadata=True, timeout=self.constants.HF_HUB_ETAG_TIMEOUT
             )
-            for each in self.told.siblings:
-                if fit(each.rfilename):
-                    whole = isinstance(each.size, int) and 0 <= each.size <= MOST_SIZE
-                    self.files[each.rfilename] = Listed(each.size if whole else 0)
-            if not REGEX_COMMIT_HASH.fullmatch(self.told.sha):
+            for sibling in self.info.siblings:
+                if fit(sibling.rfilename):
+                    whole = isinstance(sibling.size, int) and 0 <= sibling.size <= MOST_SIZE
+                    self.files[sibling.rfilename] = Listed(sibling.size if whole else 0)
+            if not REGEX_COMMIT_HASH.fullmatch(self.info.sha):
                 raise ValueError
         except HfHubHTTPError:
             raise
@@ -118,13 +121,13 @@ class Hub:
             raise UserError(self._foreign("a model description")) from None
 
     def listing(self) -> Repository:
-        """What the repository offers."""
+        """List the repository's offers."""
         self.read()
         config: dict[str, Any] = {}
         if 0 < self.files.get("config.json", Listed()).size <= MOST_CONFIG:
-            with suppress(Exception):  # as in a gated one
+            with suppress(Exception):  # as in a gated repository
                 config = parse_config(self._config())
-        return describe(self.repository, self.told, self.files, config)
+        return describe(self.repository, self.info, self.files, config)
 
     def _config(self) -> bytes:
         from huggingface_hub import hf_hub_url
@@ -132,17 +135,17 @@ class Hub:
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
         file = io.BytesIO()
-        url = hf_hub_url(self.repository, "config.json", revision=self.told.sha, endpoint=self.constants.ENDPOINT)
+        url = hf_hub_url(self.repository, "config.json", revision=self.info.sha, endpoint=self.constants.ENDPOINT)
         http_get(url, file, headers=build_hf_headers(token=self.token))
         return file.getvalue()
 
     def fetch(self, tell: Tell) -> Path:
-        """Fetch the model into the cache; its folder, or its first GGUF file."""
+        """Fetch the model into the cache; return its folder, or its first GGUF file."""
         from huggingface_hub import snapshot_download
 
         self.read()
         names = chosen(self.repository, self.quantization, list(self.files))
-        snapshot = self.folder / "snapshots" / self.told.sha
+        snapshot = self.folder / "snapshots" / self.info.sha
         needed = {name: self.files[name].size for name in names if not (snapshot / name).exists()}
         self.total = sum(needed.values())
         tell({"done": 0, "total": self.total})
@@ -152,10 +155,10 @@ class Hub:
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > STALE_SECONDS:
                     part.unlink()
-        over = threading.Event()
+        finished = threading.Event()
 
-        def watch() -> None:
-            while not over.wait(TELL_SECONDS):
+        def report() -> None:
+            while not finished.wait(TELL_SECONDS):
                 done = sum(size for name, size in needed.items() if (snapshot / name).exists())
                 for part in self.unfinished():
                     with suppress(OSError):
@@ -163,8 +166,8 @@ class Hub:
                 self.done = max(self.done, min(done, self.total))
                 tell({"done": self.done, "total": self.total})
 
-        watching = threading.Thread(target=watch, daemon=True)
-        watching.start()
+        reporting = threading.Thread(target=report, daemon=True)
+        reporting.start()
         try:
             folder = snapshot_download(
                 self.repository,
@@ -176,8 +179,8 @@ class Hub:
                 etag_timeout=self.constants.HF_HUB_ETAG_TIMEOUT,
             )
         finally:
-            over.set()
-            watching.join()
+            finished.set()
+            reporting.join()
         if self.total:
             tell({"done": self.total, "total": self.total})
         return Path(folder) / names[0] if self.quantization else Path(folder)
@@ -186,11 +189,11 @@ class Hub:
         return (self.folder / "blobs").glob(f"*{INCOMPLETE}")
 
     def unfinished(self) -> list[Path]:
-        """What has come of files that are on their way."""
+        """List the unfinished files of this process."""
         return [part for part in self._parts() if part not in self._earlier]
 
     def sentence(self, error: BaseException) -> str:
-        """What went wrong, and what to do."""
+        """Explain an error, and what to do about it."""
         import httpx2
         from huggingface_hub import errors, get_token
 
@@ -230,16 +233,16 @@ class Hub:
             text = one_line(error) if isinstance(error, OSError) else f"{type(error).__name__}: {one_line(error)}"
             return f"Could not download {self.spec} ({text}). Check HF_ENDPOINT, HF_HUB_CACHE and the free disk space."
         reason = self._reason(broken, causes)
-        if self.told is None:
+        if self.info is None:
             return (
                 f"{self.spec} is not in the cache, and the Hub cannot be reached ({reason}). Check the connection, or use "
                 f"`{BUILTIN}`, which ships with specchat."
             )
         return f"The download of {self.spec} broke off ({reason}). Load it again; files that are whole stay."
 
-    def _foreign(self, wanted: str) -> str:
+    def _foreign(self, expected: str) -> str:
         return (
-            f"{self.host} sent something that is not {wanted}, so nothing was downloaded. If this network needs a login, log "
+            f"{self.host} sent something that is not {expected}, so nothing was downloaded. If this network needs a login, log "
             "in with a browser; otherwise check HF_ENDPOINT."
         )
 
@@ -258,7 +261,7 @@ class Hub:
         return f"The Hub answered {status} for {name}. Try again later, or use `{BUILTIN}`."
 
     def _reason(self, broken: BaseException, causes: Sequence[BaseException]) -> str:
-        """Why a connection could not be made, or ended."""
+        """Explain why a connection could not be made, or ended."""
         import httpx2
 
         for cause in causes:
@@ -303,11 +306,11 @@ def _bytes(count: float) -> str:
     return counted(int(count), "byte")
 
 
-def answer(request: dict[str, Any], tell: Tell, begun: Callable[[Hub], None] = lambda _: None) -> None:
-    """Do what is asked, and tell what comes of it; `begun` is told who does it."""
+def answer(request: dict[str, Any], tell: Tell, on_start: Callable[[Hub], None] = lambda _: None) -> None:
+    """Carry out a request and report through `tell`; `on_start` is called with its Hub first."""
     try:
         hub = Hub(request.get("fetch") or request["list"], request.get("revision"))
-        begun(hub)
+        on_start(hub)
         try:
             tell({"path": str(hub.fetch(tell))} if "fetch" in request else asdict(hub.listing()))
         except Exception as error:
@@ -331,10 +334,10 @@ def main() -> None:
         if not (byte := os.read(0, 1)):
             return
         request += byte
-    out, sys.stdout = sys.stdout, sys.stderr  # what libraries print
+    out, sys.stdout = sys.stdout, sys.stderr  # libraries may print
 
-    def tell(what: dict[str, Any]) -> None:
-        out.write(json.dumps(what) + "\n")
+    def tell(message: dict[str, Any]) -> None:
+        out.write(json.dumps(message) + "\n")
         out.flush()
 
     answer(json.loads(request), tell, lambda hub: threading.Thread(target=_end_with_input, args=(hub,), daemon=True).start())

@@ -1,6 +1,6 @@
-"""What a model's files say about it before anything is loaded: kind, parameters, sizes, and the memory that it will take.
+"""A model's card, read from its files before anything is loaded: kind, parameters, sizes and memory.
 
-Reads headers only, never weights. What is in there was written by others: sizes are bounded, nothing is believed.
+Only headers are read, never weights. They were written by others: sizes are bounded, and nothing is trusted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
@@ -30,19 +30,18 @@ FILE_TYPES = {
     22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS",
     31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
 }  # fmt: skip
-"""llama.cpp's llama_ftype → how files are named after it."""
+"""llama.cpp's llama_ftype → the name in files' names."""
 
 WRITES = re.compile(r"CausalLM|LMHead|ForConditionalGeneration")
 """Matches the name of an architecture that writes text."""
 
-
 MOST_TOKENS = 1 << 31
-"""An id above is none; how many tokens there are, a GGUF file tells only in full."""
+"""Limit of a token id in a GGUF file, whose vocabulary is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What is known of a model that lies on the disk."""
+    """The facts about a model on the disk."""
 
     path: Path
     """A folder, or a GGUF file (the first of its parts)."""
@@ -54,30 +53,30 @@ class Card:
     size: int = 0
     """Bytes of its weights on the disk."""
     floats: int = 0
-    """How many of its numbers are plain floating-point ones, which may be loaded as another type."""
+    """Number of its plain floating-point weights, which may be loaded as another type."""
     float_bytes: int = 0
     """Bytes of these on the disk."""
     context: int = 0
-    """Tokens that it was made for; 0 where it does not say."""
+    """Tokens that it was made for; 0 if unknown."""
     cache_numbers: int = 0
     """Numbers in its KV cache for each token, about."""
     width: int = 0
-    """Width of its hidden states; 0 where it does not say, like the next two."""
+    """Width of its hidden states; 0 if unknown, like the next two."""
     layers: int = 0
     vocabulary: int = 0
     pard: bool = False
     """Whether it is a PARD draft model (`ModelInfo.pard_token`)."""
     head: Format | None = None
-    """What it is if it is a trained drafter, no model of its own."""
+    """Its format if it is a trained drafter rather than a model."""
     mtp: OwnLayers | None = None
-    """The MTP layers among its own, if it has any."""
+    """Its own MTP layers, if it has any."""
     tied: bool = False
-    """Whether it has no LM head but its embeddings (GGUF)."""
+    """Whether its LM head is its embeddings (GGUF)."""
     problem: str = ""
-    """Why it cannot be loaded, as a sentence; empty if nothing is known to be in the way."""
+    """The reason that it cannot be loaded, as a sentence; empty if there is none."""
 
     def weight_bytes(self, item_bytes: int | None = None) -> int:
-        """Bytes of the weights once loaded.
+        """Count the bytes of the weights once loaded.
 
         Args:
             item_bytes: size of a floating-point number in memory; None for the file's own.
@@ -86,13 +85,13 @@ class Card:
 
 
 def read_card(path: Path) -> Card:
-    """What the model in a folder or a GGUF file says about itself. Never raises: what is wrong is the card's `problem`."""
+    """Read the card of the model in a folder or a GGUF file. Never raises: an error becomes the card's `problem`."""
     gguf = path.is_file() or path.suffix.lower() == ".gguf"
     try:
         return _gguf_card(path) if gguf else _folder_card(path)
     except UserError as error:
         problem = str(error)
-    except Exception as error:  # others' files: nothing in them may end the list
+    except Exception as error:  # a foreign file must not end the list
         problem = f"Cannot read {path} ({type(error).__name__}). Download it again."
     return Card(path, "llama.cpp" if gguf else "transformers", size=_size(path), problem=problem)
 
@@ -119,12 +118,12 @@ def _gguf_card(file: Path) -> Card:
         problem = str(error)
     head = read_gguf_format(layouts) if not problem else None
     return Card(
-        file,
-        "llama.cpp",
-        head.title if head is not None else first.architecture,
-        sum(elements(tensor) for tensor in tensors),
-        _file_type(first, file),
-        weights,
+        path=file,
+        backend="llama.cpp",
+        architecture=head.title if head is not None else first.architecture,
+        parameters=sum(elements(tensor) for tensor in tensors),
+        quantization=_file_type(first, file),
+        size=weights,
         context=first.number("context_length"),
         cache_numbers=keys + values,
         width=first.number("embedding_length"),
@@ -139,7 +138,7 @@ def _gguf_card(file: Path) -> Card:
 
 
 def elements(tensor: Tensor) -> int:
-    """Numbers in a tensor of a GGUF file."""
+    """Count the numbers in a tensor of a GGUF file."""
     return prod(tensor.shape)
 
 
@@ -151,11 +150,11 @@ def _file_type(header: Header, file: Path) -> str:
 
 
 def quantization_in(name: str) -> str:
-    """The quantization that a GGUF file's name tells; empty if none."""
-    found = re.findall(
+    """Find the quantization in a GGUF file's name; empty if there is none."""
+    matches = re.findall(
         r"(?<![A-Za-z0-9])((?:I?Q|TQ)\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_[A-Z]+)?)(?![A-Za-z0-9])", name, re.IGNORECASE
     )
-    return str(found[-1]).upper() if found else ""
+    return str(matches[-1]).upper() if matches else ""
 
 
 def _folder_card(folder: Path) -> Card:
@@ -174,43 +173,42 @@ def _folder_card(folder: Path) -> Card:
             if kind in FLOATS:
                 floats += count
                 float_bytes += end - begin
+    most_common = kinds.most_common(1)[0][0] if kinds else ""
+    card = Card(
+        path=folder, backend="transformers", quantization=most_common, size=size, floats=floats, float_bytes=float_bytes
+    )
     head = read_format(folder, files)
     if head is not None:
-        return Card(
-            folder, "transformers", head.title, floats, kinds.most_common(1)[0][0], size, floats, float_bytes, head=head
-        )
+        return replace(card, architecture=head.title, parameters=floats, head=head)
     quantized = config.get("quantization_config")
     method = str(quantized.get("quant_method", "")) if isinstance(quantized, Mapping) else ""
-    return Card(
-        folder,
-        "transformers",
-        _name(config),
-        parameters,
-        method or (kinds.most_common(1)[0][0] if kinds else ""),
-        size,
-        floats,
-        float_bytes,
-        config_context(config),
-        config_cache_numbers(config),
-        _number(text, "hidden_size", "n_embd"),
-        _number(text, "num_hidden_layers", "n_layer"),
-        _number(text, "vocab_size"),
-        token_id(config.get("pard_token"), _number(text, "vocab_size")) is not None,
-        mtp=in_folder(folder, _number(text, "num_hidden_layers", "n_layer")),
+    layers, vocabulary = _number(text, "num_hidden_layers", "n_layer"), _number(text, "vocab_size")
+    return replace(
+        card,
+        architecture=_name(config),
+        parameters=parameters,
+        quantization=method or most_common,
+        context=config_context(config),
+        cache_numbers=config_cache_numbers(config),
+        width=_number(text, "hidden_size", "n_embd"),
+        layers=layers,
+        vocabulary=vocabulary,
+        pard=token_id(config.get("pard_token"), vocabulary) is not None,
+        mtp=in_folder(folder, layers),
         problem=_problem(config, folder),
     )
 
 
 def parse_config(data: bytes) -> dict[str, Any]:
-    """A config.json as a table.
+    """Parse a config.json.
 
     Raises:
-        ValueError, RecursionError: it is not one.
+        ValueError, RecursionError: it is not a JSON object.
     """
-    found = json.loads(data)
-    if not isinstance(found, dict):
+    config = json.loads(data)
+    if not isinstance(config, dict):
         raise ValueError("not an object")
-    return found
+    return config
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -219,7 +217,7 @@ def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _number(config: Mapping[str, Any], *keys: str) -> int:
-    """The first of some entries that is a sensible number; 0 without one."""
+    """Return the first of some entries that is a plausible number; 0 if there is none."""
     for key in keys:
         value = config.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 40:
@@ -233,12 +231,12 @@ def _name(config: Mapping[str, Any]) -> str:
 
 
 def config_context(config: Mapping[str, Any]) -> int:
-    """Tokens that a configuration's model takes; 0 where it does not say."""
+    """Read the context length from a configuration; 0 if unknown."""
     return _number(_text_config(config), "max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 
 
 def config_cache_numbers(config: Mapping[str, Any]) -> int:
-    """Numbers in the KV cache of a configuration's model, for each token."""
+    """Estimate the numbers in a model's KV cache for each token from its configuration."""
     text = _text_config(config)
     layers, heads = _number(text, "num_hidden_layers", "n_layer"), _number(text, "num_attention_heads", "n_head")
     width = _number(text, "head_dim") or _number(text, "hidden_size", "n_embd") // max(heads, 1)

@@ -1,6 +1,6 @@
-"""The models that Ollama has fetched: `ollama:llama3.2:3b` is the GGUF file behind that name, where it may be read.
+"""The models that Ollama has fetched: `ollama:llama3.2:3b` is the GGUF file behind that name, if it may be read.
 
-Ollama keeps manifests (`manifests/HOST/NAMESPACE/NAME/TAG`, JSON) and the files that they name, by their SHA-256, in `blobs`.
+Ollama keeps manifests (`manifests/HOST/NAMESPACE/NAME/TAG`, JSON) and their files, named by SHA-256, in `blobs`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...plain_file import read_json, user_path
 
 PREFIX = "ollama:"
 HOST, NAMESPACE, TAG = "registry.ollama.ai", "library", "latest"
-"""What a short name leaves out."""
+"""Defaults of the parts that a short name leaves out."""
 
 MODEL = "application/vnd.ollama.image.model"
 """Media type of the weights."""
@@ -26,24 +26,24 @@ PARAMETERS = "application/vnd.ollama.image.params"
 """Media type of the parameters."""
 
 MOST = 2000
-"""Models that are listed."""
+"""Most models that are listed."""
 
 SERVICE = Path("/usr/share/ollama/.ollama/models")
-"""Where the service on Linux keeps them."""
+"""The folder of the service on Linux."""
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 _PART = re.compile(r"[\w.-]+", re.ASCII)
 
 
 def folders() -> list[Path]:
-    """Where Ollama's models may be: what OLLAMA_MODELS names, else the user's and the service's."""
+    """List the folders that may hold Ollama's models: OLLAMA_MODELS, else the user's and the service's."""
     if named := os.environ.get("OLLAMA_MODELS"):
         return [user_path(named)]
     return [Path("~/.ollama/models").expanduser(), SERVICE]
 
 
 def listed(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The models in one of these folders: name (`ollama:…`) and GGUF file.
+    """Yield the models in one of these folders: name (`ollama:…`) and GGUF file.
 
     Raises:
         OSError: the folder may not be read.
@@ -63,27 +63,27 @@ def listed(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def parameters(spec: str) -> dict[str, Any]:
-    """Ollama's parameters of a model that it has fetched (temperature, top_k …); none where they cannot be read."""
+    """Read Ollama's parameters of a fetched model (temperature, top_k …); empty if they cannot be read."""
     for folder in folders():
         with suppress(UserError, OSError, ValueError):
             if (blob := _blob(folder, folder.joinpath("manifests", *_whole(spec)), PARAMETERS)) is not None:
-                told = read_json(blob)
-                return told if isinstance(told, dict) else {}
+                content = read_json(blob)
+                return content if isinstance(content, dict) else {}
     return {}
 
 
 def _whole(spec: str) -> list[str]:
-    """Host, namespace, name and tag of a model."""
+    """Split a model's name into host, namespace, name and tag."""
     name, _, tag = spec.removeprefix(PREFIX).partition(":")
     parts = name.split("/")
     return [*(HOST, NAMESPACE)[: 3 - len(parts)], *parts, tag or TAG]
 
 
 def locate_ollama(spec: str) -> Path:
-    """The GGUF file of a model that Ollama has fetched.
+    """Find the GGUF file of a model that Ollama has fetched.
 
     Args:
-        spec: `ollama:NAME` or `ollama:NAME:TAG`, with `NAMESPACE/` or `HOST/NAMESPACE/` before it where it is not Ollama's own.
+        spec: `ollama:NAME` or `ollama:NAME:TAG`, with `NAMESPACE/` or `HOST/NAMESPACE/` in front if it is not Ollama's own.
 
     Raises:
         UserError: it is not there, or may not be read.
@@ -104,7 +104,7 @@ def locate_ollama(spec: str) -> Path:
 
 
 def _blob(folder: Path, manifest: Path, kind: str = MODEL) -> Path | None:
-    """The file of a kind (a media type) that a manifest names, if both are there."""
+    """Find the file of a media type that a manifest names; None if either is missing."""
     try:
         layers: Any = read_json(manifest).get("layers", ())
         for layer in layers:

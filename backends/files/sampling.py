@@ -1,4 +1,4 @@
-"""The sampling that a model's makers recommend, as the model's files tell it."""
+"""The sampling that a model's makers recommend in its files."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ OLLAMA = {name: name for name in ("temperature", "top_k", "top_p", "min_p")} | {
 """Setting → its name among Ollama's parameters."""
 
 
-def of_folder(folder: Path) -> dict[str, float]:
-    """What `generation_config.json` says; nothing where it does not ask for sampling, as transformers reads it."""
+def read_recommended(folder: Path) -> dict[str, float]:
+    """Read `generation_config.json`; empty if it does not ask for sampling, as transformers reads it."""
     try:
-        told = read_json(folder / "generation_config.json")
+        config = read_json(folder / "generation_config.json")
     except (OSError, ValueError):
         return {}
-    if not isinstance(told, dict) or told.get("do_sample") is not True:
+    if not isinstance(config, dict) or config.get("do_sample") is not True:
         return {}
-    return recommended({"temperature": 1.0, **told}, {name: name for name in GGUF})
+    return recommended({"temperature": 1.0, **config}, {name: name for name in GGUF})
 
 
-def recommended(told: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
-    """The settings among some metadata, without those that are out of range or change nothing.
+def recommended(metadata: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
+    """Pick the sampling settings out of metadata, except those out of range or equal to the default.
 
     Args:
-        told: the metadata.
+        metadata: by key.
         names: setting → its key there.
     """
-    return dict(_usable(told, names))
+    return dict(_usable(metadata, names))
 
 
-def _usable(told: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+def _usable(metadata: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[tuple[str, float]]:
     for name, key in names.items():
-        value, default = told.get(key), getattr(Sampling(), name)
+        value, default = metadata.get(key), getattr(Sampling(), name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         value = int(value) if isinstance(default, int) else round(float(value), 6)  # GGUF has float32: 0.6 is 0.6000000238

@@ -1,4 +1,4 @@
-"""What a model's token ids stand for, read from its files alone: enough to tell whether one model can draft for another."""
+"""The text of a model's tokens, read from its files alone: enough to tell whether one model can draft for another."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .checkpoint import read_json
 from .gguf_file import MOST_STRINGS, Layout
 
 MOST_BYTES = 200_000_000
-"""Size of a tokenizer's file at most; Gemma's, the largest we know, has 33 MB."""
+"""Largest size of a tokenizer's file; the largest known, Gemma's, has 33 MB."""
 
 TOLERATED = 1000
-"""One id in so many may differ: reserved and unused ids have made-up names, which may differ between two files of a family."""
+"""One id in this many may differ: reserved and unused ids have made-up names, which vary between the files of a family."""
 
 UNUSED = 5
 """GGUF's token type for ids that pad the vocabulary."""
@@ -34,9 +34,9 @@ class Vocabulary(Protocol):
 
 
 def difference(ours: Vocabulary, theirs: Vocabulary) -> int | None:
-    """The first id that two vocabularies give different texts, if they are two different ones; None if they are the same.
+    """Find the first id whose text differs between two vocabularies; None if they are the same.
 
-    Vocabularies padded to different sizes are the same, as long as nearly every id that both have means the same.
+    Vocabularies padded to different sizes are the same, as long as nearly all ids in both have the same text.
     """
     most = min(len(ours), len(theirs)) // TOLERATED
     different: list[int] = []
@@ -49,7 +49,7 @@ def difference(ours: Vocabulary, theirs: Vocabulary) -> int | None:
 
 
 def folder_source(folder: Path) -> bytes:
-    """What `folder_vocabulary` reads; the same bytes give the same vocabulary. The folder's name where there is nothing."""
+    """Read the bytes that determine `folder_vocabulary`; the folder's name if there are none."""
     for name in ("tokenizer.json", "vocab.json"):
         file = folder / name
         with suppress(OSError):
@@ -58,16 +58,16 @@ def folder_source(folder: Path) -> bytes:
 
 
 def gguf_source(layout: Layout) -> bytes:
-    """What `gguf_vocabulary` reads; the same bytes give the same vocabulary."""
+    """Read the bytes that determine `gguf_vocabulary`."""
     keys = ("tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type")
     return b"".join(layout.pairs.get(key, b"") for key in keys)
 
 
 def folder_vocabulary(folder: Path) -> list[str]:
-    """The text of each token of a model in a folder, by id.
+    """Read the text of each token of a model in a folder, by id.
 
     Raises:
-        UserError: no file that can be read tells it.
+        UserError: it has no file with the vocabulary, or a damaged one.
     """
     whole = folder / "tokenizer.json"
     if whole.is_file():
@@ -89,14 +89,14 @@ def folder_vocabulary(folder: Path) -> list[str]:
         names, by_bytes = {i: name for name, i in read_json(plain, MOST_BYTES).items()}, True
     else:
         raise UserError(f"{folder} has no tokenizer.json, so its tokens are not known yet. Load it first.")
-    known = {i: name for i, name in names.items() if isinstance(i, int) and 0 <= i < MOST_STRINGS and isinstance(name, str)}
-    if not known or max(known) > 4 * len(known) + 1024:
+    texts = {i: name for i, name in names.items() if isinstance(i, int) and 0 <= i < MOST_STRINGS and isinstance(name, str)}
+    if not texts or max(texts) > 4 * len(texts) + 1024:
         raise UserError(f"The vocabulary in {folder} is damaged. Download it again.")
-    return [_text(known[i], by_bytes) if i in known else f"<{i}>" for i in range(max(known) + 1)]
+    return [_text(texts[i], by_bytes) if i in texts else f"<{i}>" for i in range(max(texts) + 1)]
 
 
 def gguf_vocabulary(layout: Layout) -> list[str]:
-    """The text of each token in a GGUF file, by id.
+    """Read the text of each token in a GGUF file, by id.
 
     Raises:
         UserError: the file has none.
@@ -114,7 +114,7 @@ def gguf_vocabulary(layout: Layout) -> list[str]:
 
 
 def _array(record: bytes, key: str) -> tuple[int, int, int] | None:
-    """Type of the elements, how many, and where they begin, of a metadata record that holds an array."""
+    """Read type, number and offset of the elements of a metadata record that holds an array; None if it does not."""
     at = 8 + len(key.encode())
     if len(record) < at + 16 or struct.unpack_from("<I", record, at)[0] != 9:
         return None
@@ -123,10 +123,10 @@ def _array(record: bytes, key: str) -> tuple[int, int, int] | None:
 
 
 def _strings(record: bytes, key: str) -> list[str]:
-    found = _array(record, key)
-    if found is None or found[0] != 8:
+    array = _array(record, key)
+    if array is None or array[0] != 8:
         return []
-    _, length, at = found
+    _, length, at = array
     out: list[str] = []
     unpack = struct.Struct("<Q").unpack_from
     for _ in range(min(length, MOST_STRINGS)):
@@ -137,23 +137,23 @@ def _strings(record: bytes, key: str) -> list[str]:
 
 
 def _integers(record: bytes, key: str) -> Sequence[int]:
-    found = _array(record, key)
-    if found is None or found[0] not in (4, 5):
+    array = _array(record, key)
+    if array is None or array[0] not in (4, 5):
         return ()
-    _, length, at = found
+    _, length, at = array
     return struct.unpack_from(f"<{min(length, (len(record) - at) // 4)}i", record, at)
 
 
 @lru_cache(1)
 def _bytes_by_sign() -> dict[str, int]:
-    """GPT-2's alphabet, in which byte-level tokenizers write bytes: printable Latin-1 stands for itself, others from U+0100."""
-    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in own]
-    return {chr(byte): byte for byte in own} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+    """Build GPT-2's alphabet, in which byte-level tokenizers write bytes: printable Latin-1 as itself, others from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    further = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(further)}
 
 
 def _text(name: str, by_bytes: bool) -> str:
-    """The text of a token: what its name in the file stands for."""
+    """Decode a token's name in the file to its text."""
     if by_bytes:
         if name.isascii() and " " not in name:
             return name

@@ -24,7 +24,7 @@ from ..base import Session
 from ..chat_template import given_template
 from ..codec import CodecModel
 from ..files.checkpoint import check_folder, int8_rows, read_json, shown, weight_bytes
-from ..files.sampling import of_folder
+from ..files.sampling import read_recommended
 from ..info import ModelInfo, token_id
 from ..kept import identity
 from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
@@ -260,7 +260,7 @@ def _proven(
         active=active(config),
         weights=weights,
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
-        sampling=of_folder(folder),
+        sampling=read_recommended(folder),
     )
     return TransformersModel(proven._replace(runner=runner), codec, info)
 

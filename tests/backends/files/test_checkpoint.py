@@ -32,7 +32,7 @@ from specchat.backends.files.checkpoint import check_folder, shown
 from specchat.backends.files.gguf_file import read_header, read_layout
 from specchat.backends.files.model_card import read_card
 from specchat.backends.files.ollama import PARAMETERS, parameters
-from specchat.backends.files.sampling import GGUF, OLLAMA, of_folder, recommended
+from specchat.backends.files.sampling import GGUF, OLLAMA, read_recommended, recommended
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.engine.failures import LAST_WORDS
 
@@ -323,10 +323,10 @@ GENERATION: list[tuple[Any, dict[str, float]]] = [
 
 
 def test_sampling_that_a_file_recommends(tmp_path: Path) -> None:
-    assert of_folder(tmp_path) == {}
+    assert read_recommended(tmp_path) == {}
     for config, expected in GENERATION:
         (tmp_path / "generation_config.json").write_text(json.dumps(config))
-        assert of_folder(tmp_path) == expected
+        assert read_recommended(tmp_path) == expected
     metadata = {
         "general.sampling.temp": 0.6000000238418579,
         "general.sampling.top_k": 20,

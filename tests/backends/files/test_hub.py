@@ -317,7 +317,7 @@ def test_a_repository_tells_its_safetensors(hub: Hub) -> None:
     (offer,) = found.offers
     assert (offer.spec, offer.kind, offer.quantization) == ("me/tiny", "safetensors", "BF16")
     assert offer.files == ("config.json", "model.safetensors", "tokenizer.json")
-    assert (offer.weights, offer.there, offer.here) == (512_000, 0, False)
+    assert (offer.weights, offer.cached, offer.here) == (512_000, 0, False)
     assert (found.cache_numbers, found.parameters, found.architecture) == (2 * 2 * 4 * 8, 256_000, "llama")
 
 
