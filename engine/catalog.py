@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..backends.grammars.constraint import Constraint, constraint_of
+from ..backends.grammars.constraint import Constraint, parse_constraint
 from ..decoders.acceptance import Acceptance
 from ..decoders.base import ON_OFF, effective_label, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
@@ -17,7 +17,7 @@ __all__ = [
     "Stops",
     "Totals",
     "broken",
-    "constraint_of",
+    "parse_constraint",
     "describe",
     "effective_label",
     "elsewhere",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model, Sampling
-from ..backends.grammars.constraint import constraint_of
+from ..backends.grammars.constraint import parse_constraint
 from ..backends.sampling import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import effective_label
@@ -178,7 +178,7 @@ class Lanes:
                 max_tokens=request.max_tokens,
                 stops=Stops(request.stop),
                 stop_loops=request.stop_loops,
-                constraint=constraint_of(request.constraint),
+                constraint=parse_constraint(request.constraint),
                 think_budget=request.think_budget,
             )
         except BaseException as error:  # see `failure`

@@ -12,7 +12,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from ..backends.base import Sampling
-from ..backends.grammars.constraint import constraint_of
+from ..backends.grammars.constraint import parse_constraint
 from ..backends.remote.address import Address, find_server
 from ..backends.remote.bodies import ServerRequest
 from ..backends.remote.events import NO_ID
@@ -258,7 +258,7 @@ def make_server_request(request: Generate) -> ServerRequest:
     """
     if request.accept != "exact":
         raise UserError("The server decides which draft tokens it accepts. Set accept to exact.")
-    constraint = constraint_of(request.constraint)
+    constraint = parse_constraint(request.constraint)
     if constraint is not None:
         constraint.check()
     return ServerRequest(

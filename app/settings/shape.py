@@ -17,7 +17,7 @@ def constraint_name(constraint: Any) -> str:
     """A word or two about a constraint, for headers; empty for none."""
     if not isinstance(constraint, dict):
         return ""
-    from ...engine.catalog import constraint_of as made
+    from ...engine.catalog import parse_constraint as made
 
     try:
         found = made(constraint)

@@ -1,4 +1,4 @@
-"""What an answer must match: a JSON schema, any JSON object, a regex or a grammar; and what is wrong with one that cannot be
+"""Constraints on an answer: a JSON schema, any JSON object, a regex or a grammar, with explanations of those that cannot be
 used. Imports llguidance when first used."""
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ NAMES: Mapping[str, str] = {
 }
 
 TIGHT: dict[str, Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""One way to write white space, that of `json.dumps`: all punctuation is forced, and a weak model cannot fill a line with
-spaces for ever."""
+"""White space as `json.dumps` writes it: all punctuation is forced, and a weak model cannot write spaces for ever."""
 
 NEWEST = 2020
-"""The draft of JSON schema that a schema is read by if it names none."""
+"""The draft of JSON schema for a schema that names none."""
 
 SINCE = {
     **dict.fromkeys(("const", "contains", "propertyNames"), 6),
@@ -36,7 +35,7 @@ SINCE = {
     **dict.fromkeys(("dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$anchor"), 2019),
     **dict.fromkeys(("prefixItems", "$dynamicRef"), 2020),
 }
-"""Words of later drafts, by the first that has them."""
+"""Words of later drafts → the first draft that has them."""
 
 MAPPINGS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 VALUES = ("const", "enum", "default", "examples")
@@ -46,7 +45,7 @@ WORDS = re.compile(r'"([^"]+)"')
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the whole answer must match. Tokens that would break it are never chosen."""
+    """A pattern that the whole answer must match. Tokens that would break it are never chosen."""
 
     kind: Kind
     text: str = ""
@@ -80,7 +79,7 @@ class Constraint:
         return {"json_object": "JSON", "regex": "regex", "grammar": "grammar"}[self.kind]
 
     def compiled(self) -> str:
-        """The same as llguidance reads it.
+        """Compile it for llguidance.
 
         Raises:
             UserError: it cannot be used; says which part.
@@ -100,7 +99,7 @@ class Constraint:
                 return LLMatcher.grammar_from_lark(_lark(self.text))
 
     def matches(self, text: str) -> bool:
-        """Whether a text that others wrote matches: JSON by the schema, however it is written, anything else by the grammar."""
+        """Tell whether a given text matches: JSON by the schema, with any white space, anything else by the grammar."""
         from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
         if self.is_json:
@@ -113,7 +112,7 @@ class Constraint:
         return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting() and not matcher.is_error()
 
     def check(self) -> None:
-        """Find out whether it can be used, without a model.
+        """Check that it can be used, without a model.
 
         Raises:
             UserError: it cannot; says which part.
@@ -121,16 +120,16 @@ class Constraint:
         from llguidance import LLMatcher
 
         try:
-            bad, said = LLMatcher.validate_grammar_with_warnings(self.compiled())
+            bad, messages = LLMatcher.validate_grammar_with_warnings(self.compiled())
         except ValueError as error:
             raise self.refused(str(error)) from None
         if bad:
-            raise self.refused(said[0])
+            raise self.refused(messages[0])
 
-    def refused(self, said: str) -> UserError:
-        """A sentence for what llguidance says is wrong."""
+    def refused(self, message: str) -> UserError:
+        """Explain an error message of llguidance."""
         name = NAMES[self.kind]
-        lines = [line.strip() for line in said.strip().splitlines() if line.strip()] or ["unknown"]
+        lines = [line.strip() for line in message.strip().splitlines() if line.strip()] or ["unknown"]
         first = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
         first = re.sub(r"^at \d+\(\d+\): ", "", first).rstrip(".")
         if first.startswith("Unimplemented keys"):
@@ -142,10 +141,10 @@ class Constraint:
             )
         if first.startswith("Unknown format: "):
             return UserError(f"{name} uses the format {first[16:]!r}, which cannot be enforced here. Use a pattern instead.")
-        if found := re.match(r"Resource '(.*)' is not present", first):
-            return UserError(f"{name} refers to {found[1]}, and nothing is fetched. Put that part under $defs.")
-        if found := re.match(r"Pointer '(.*)' does not exist", first):
-            return UserError(f"{name} refers to #{found[1]}, which it does not have. Add it there.")
+        if match := re.match(r"Resource '(.*)' is not present", first):
+            return UserError(f"{name} refers to {match[1]}, and nothing is fetched. Put that part under $defs.")
+        if match := re.match(r"Pointer '(.*)' does not exist", first):
+            return UserError(f"{name} refers to #{match[1]}, which it does not have. Add it there.")
         if first.startswith("Unsatisfiable schema: "):
             return UserError(f"{name} contradicts itself, so no answer can match it: {first[22:]}.")
         if re.search(r"too (big|large|complex|many)|limit|fuel", first):
@@ -154,7 +153,7 @@ class Constraint:
 
 
 class Bytes:
-    """A vocabulary of all bytes and an end, as llguidance takes one."""
+    """A vocabulary of all bytes and an end token, in llguidance's interface."""
 
     eos_token_id, bos_token_id = 256, None
     tokens: Sequence[bytes] = [*(bytes([i]) for i in range(256)), b"<end>"]
@@ -164,42 +163,42 @@ class Bytes:
         return list(text.encode() if isinstance(text, str) else text)
 
 
-def constraint_of(asked: Mapping[str, Any] | None) -> Constraint | None:
-    """A constraint from plain data; None for none.
+def parse_constraint(fields: Mapping[str, Any] | None) -> Constraint | None:
+    """Make a constraint from its fields; None without any.
 
     Raises:
-        UserError: there is no such kind.
+        UserError: its kind is unknown.
     """
-    if not asked:
+    if not fields:
         return None
-    kind = asked.get("kind")
+    kind = fields.get("kind")
     if kind not in get_args(Kind):
         raise UserError(f"A constraint is one of {', '.join(get_args(Kind))}, not {kind!r}.")
-    return Constraint(cast("Kind", kind), str(asked.get("text", "")))
+    return Constraint(cast("Kind", kind), str(fields.get("text", "")))
 
 
 def json_schema(schema: Mapping[str, Any] | str) -> Constraint:
-    """The answer must be JSON that matches a schema."""
+    """Require JSON that matches a schema."""
     return Constraint("json_schema", schema if isinstance(schema, str) else json.dumps(schema))
 
 
 def json_object() -> Constraint:
-    """The answer must be a JSON object."""
+    """Require a JSON object."""
     return Constraint("json_object")
 
 
 def regex(pattern: str) -> Constraint:
-    """The whole answer must match a regex: Rust's syntax, without look-around and back-references."""
+    """Require a match of a regex in Rust's syntax, without look-around and back-references."""
     return Constraint("regex", pattern)
 
 
 def grammar(text: str) -> Constraint:
-    """The answer must match a grammar, in llguidance's Lark or llama.cpp's GBNF."""
+    """Require a match of a grammar in llguidance's Lark or llama.cpp's GBNF."""
     return Constraint("grammar", text)
 
 
 def _check_draft(schema: Mapping[str, Any]) -> None:
-    """Refuse words that came after the draft which a schema names: they would be ignored.
+    """Refuse words from drafts later than the one that a schema names, which would be ignored.
 
     Raises:
         UserError: it uses one.
@@ -214,7 +213,7 @@ def _check_draft(schema: Mapping[str, Any]) -> None:
 
 
 def _used(schema: Any) -> Iterator[str]:
-    """The words of JSON schema that a schema and those inside it use; no names of properties, and no values."""
+    """Yield JSON schema's own words in a schema and those inside it, without names of properties and values."""
     for word, value in schema.items() if isinstance(schema, dict) else ():
         yield word
         if word in MAPPINGS and isinstance(value, dict):
@@ -225,7 +224,7 @@ def _used(schema: Any) -> Iterator[str]:
 
 
 def _by_schema(schema: Mapping[str, Any], value: Any) -> bool:
-    """Validate a value with jsonschema; nothing is fetched. A schema that it cannot follow finds no fault."""
+    """Validate a value with jsonschema, which fetches nothing. A schema that it cannot follow counts as matched."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
     from referencing import Registry
@@ -255,12 +254,12 @@ def _schema(text: str) -> dict[str, Any]:
 
 
 def _lark(text: str) -> str:
-    """A grammar in Lark; GBNF is told by its `::=`."""
+    """Translate a grammar to Lark, if it is GBNF."""
     if not Constraint("grammar", text).is_gbnf:
         return text
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
         return str(gbnf_to_lark(text))
-    except Exception as error:  # its parser raises what comes
+    except Exception as error:  # its parser can raise anything
         raise UserError(f"The grammar cannot be read: {first_line(error)}. Correct it there.") from None

@@ -1,4 +1,4 @@
-"""A constraint beside one answer: which tokens may follow the answer and a line of further tokens, and which must."""
+"""A constraint's state along one answer: the tokens that may, or must, follow it and a line of further tokens."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Mask = np.ndarray[Any, np.dtype[np.int32]]
 """A bit for each token [words of 32], the lowest first."""
 
 MOST_FORCED = 256
-"""Most tokens that are forced at a time: a constant text of a megabyte does not come in one step."""
+"""Most tokens that are forced at a time, so that a constant text of a megabyte takes several steps."""
 
 SLOW_SECONDS = 2.0
-"""A mask that takes longer ends the answer: the next ones would as well. Usual ones take some 20 µs, the dearest of a large
+"""Time limit of a mask; a slower one ends the answer, as the next would be slow too. Most take 20 µs, the slowest with a large
 vocabulary 3 ms."""
 
 
 class Matcher:
-    """Follows an answer. One llguidance matcher stands somewhere behind the answer's end; where another place is asked about,
-    it goes back to what the two share and on from there, some 2 µs a token, so that a walk through a tree copies nothing.
+    """A matcher that follows an answer. A single llguidance matcher is kept somewhere behind the answer's end; for another
+    place it rolls back to the common beginning and goes on from there, 2 µs a token, so a walk through a tree copies nothing.
 
-    Tokens that end an answer are never fed to it: it would count them in one state and not in another.
+    Tokens that end an answer are never fed to it, as it would count them in some states and not in others.
 
     Args:
         tokenizer: the model's.
         constraint: what to match.
-        ends: the tokens that end an answer; None for those that llguidance has.
+        ends: the tokens that end an answer; None for llguidance's own.
 
     Raises:
         UserError: the constraint cannot be used; says which part.
@@ -47,14 +47,14 @@ class Matcher:
         self.constraint = constraint
         self.ends = frozenset(tokenizer.eos_tokens if ends is None else ends)
         self.before: Callable[[int], bool] | None = None
-        """Whether the model may choose a token all the same, as it leads to a thought before the answer; None where none may
-        come."""
+        """Whether the model may choose a token regardless, because it leads to a thought before the answer; None if no thought
+        may come."""
         self._words = (tokenizer.vocab_size + 31) // 32
         self._matcher = LLMatcher(tokenizer, constraint.compiled(), log_level=0)
         self._taken = 0
-        """Tokens of the answer that are behind it."""
+        """Number of the answer's tokens that it has consumed."""
         self._line: list[int] = []
-        """Tokens that it has consumed beyond these."""
+        """Further tokens that it has consumed."""
         if self._matcher.is_error():
             raise constraint.refused(self._matcher.get_error())
         if not self.matches and not self.mask(()).any():
@@ -69,7 +69,7 @@ class Matcher:
         self._line.clear()
 
     def allows(self, line: Sequence[int]) -> bool:
-        """Whether these tokens may follow the answer. The matcher then stands behind them, else behind those that may."""
+        """Tell whether these tokens may follow the answer. The matcher stays behind the last that may."""
         held, matcher = self._line, self._matcher
         same = next(
             (i for i, (mine, its) in enumerate(zip(held, line, strict=False)) if mine != its), min(len(held), len(line))
@@ -78,7 +78,7 @@ class Matcher:
             matcher.rollback(len(held) - same)
             del held[same:]
         for token in line[same:]:
-            # Where a token is forced the matcher would take the same bytes cut otherwise; the mask does not.
+            # Where a token is forced, the matcher would also consume other tokens with the same bytes; the mask does not.
             forced = matcher.compute_ff_tokens()
             if (forced and forced[0] != token) or token in self.ends or matcher.try_consume_tokens([token]) != 1:
                 return False
@@ -86,7 +86,7 @@ class Matcher:
         return True
 
     def may_follow(self, line: Sequence[int], token: int) -> bool:
-        """Whether a token may follow these, which may follow the answer. One that ends the answer may where all of it
+        """Tell whether a token may follow these, which may follow the answer. A token that ends the answer may if the whole
         matches."""
         if not self.allows(line):
             return False
@@ -96,18 +96,18 @@ class Matcher:
         return bool(forced[0] == token if forced else self._matcher.validate_tokens([token]) == 1)
 
     def forced(self, line: Sequence[int] = ()) -> list[int]:
-        """The tokens that must follow these, whatever the model says: each of them is the only one allowed in its turn. Where
-        only the end can follow, that is the end, if one token alone means it."""
+        """List the tokens that must follow these, each the only one allowed in its place. If only the end can follow, that is
+        the end token, provided there is just one."""
         if not self.allows(line):
             return []
         if self._matcher.is_stopped():
             if self._matcher.is_error():
                 raise self._trouble()
             return list(self.ends) if len(self.ends) == 1 else []
-        found = [int(token) for token in self._matcher.compute_ff_tokens()[:MOST_FORCED]]
-        if found and len(self.ends) == 1 and self.allows([*line, *found]) and self.stopped:
-            found += self.ends
-        return found
+        tokens = [int(token) for token in self._matcher.compute_ff_tokens()[:MOST_FORCED]]
+        if tokens and len(self.ends) == 1 and self.allows([*line, *tokens]) and self.stopped:
+            tokens += self.ends
+        return tokens
 
     @property
     def matches(self) -> bool:
@@ -117,26 +117,26 @@ class Matcher:
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing can follow there but the end."""
+        """Whether only the end can follow."""
         return bool(self._matcher.is_stopped())
 
     def mask(self, line: Sequence[int]) -> Mask:
-        """The tokens that may follow a line, which may follow the answer.
+        """Compute the tokens that may follow a line, which may follow the answer.
 
         Raises:
-            UserError: the grammar grew beyond what can be followed.
+            UserError: the grammar has become too large to follow.
         """
         out: Mask = np.empty(self._words, dtype=np.int32)
         self.allows(line)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         self._matcher.unsafe_compute_mask_ptr(out.ctypes.data, out.nbytes)
-        # A matcher with an error allows the end alone: the answer would stop in silence.
+        # A matcher with an error allows only the end: the answer would stop silently.
         if self._matcher.is_error():
             raise self._trouble()
-        if (taken := time.perf_counter() - begun) > SLOW_SECONDS:
+        if (seconds := time.perf_counter() - start) > SLOW_SECONDS:
             raise UserError(
-                f"{NAMES[self.constraint.kind]} took {taken:.1f} s for one token, so it cannot be followed. Simplify it: long "
-                "repetitions in patterns cost most."
+                f"{NAMES[self.constraint.kind]} took {seconds:.1f} s for one token, so it cannot be followed. Simplify it: "
+                "long repetitions in patterns cost most."
             )
         return out
 

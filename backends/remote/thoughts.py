@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..info import Thinking
 from ..thinking.form import Marks
-from ..thinking.split import ANSWER, THOUGHT, Rules, Splitter, rules_of
+from ..thinking.split import ANSWER, THOUGHT, Rules, Splitter, compile_rules
 from ..thinking.thoughts import PAIRS
 
 INFO = Thinking(
@@ -21,7 +21,7 @@ OPEN, CLOSE = 0, 1
 
 
 def _rules(opening: str, close: str, atoms: dict[str, int]) -> Rules:
-    return rules_of(Marks(opening, close, before="\n", after="\n", gap="\n\n"), atoms)
+    return compile_rules(Marks(opening, close, before="\n", after="\n", gap="\n\n"), atoms)
 
 
 FIELD = _rules("<open>", "<close>", {"<open>": OPEN, "<close>": CLOSE})

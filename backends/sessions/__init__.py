@@ -1,1 +1,1 @@
-"""What sessions have in common, whatever runs their passes."""
+"""Base classes of sessions, shared by the runtimes."""

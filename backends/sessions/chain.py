@@ -1,4 +1,4 @@
-"""Sessions for models whose cache cannot branch: recurrent and hybrid ones. Most can go back to a state that was kept."""
+"""Sessions for models whose cache cannot branch: recurrent and hybrid ones. Most can return to a saved state."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from ..scores import TorchScores
 from .tree import Node, TreeSession
 
 CATCH_UP = 16
-"""Committed tokens that a pass of drafts takes along before they get one of their own: refused drafts add up."""
+"""Most committed tokens that a pass evaluates together with drafts; more get a separate pass, as each rejected draft would
+repeat them."""
 
 KEPT_BYTES = 1 << 30
-"""Memory for the states where prompts and answers begin; the oldest go first. A state takes some 50 MB in a model of 24 layers
-of linear attention with 32 heads of 128, and 0.1 MB in one of short convolutions."""
+"""Memory for saved states; the oldest are deleted first. A state takes some 50 MB in a model of 24 layers of linear attention
+with 32 heads of 128, and 0.1 MB in one of short convolutions."""
 
 
 class ChainSession(TreeSession[Node]):
-    """One conversation on a cache that only goes forward. Nodes form a chain; what was not committed, and what was rewound,
-    stays in the state, so the next pass starts from the first token again.
+    """One conversation on a cache that only goes forward. Nodes form a chain. Tokens that were dropped or rewound stay in the
+    state, so the next pass starts from the first token again.
 
     Args:
         context: most tokens.
@@ -34,49 +35,49 @@ class ChainSession(TreeSession[Node]):
     def __init__(self, context: int) -> None:
         super().__init__(context)
         self._held: list[int] = []
-        """What the state has seen."""
+        """Tokens that the state has seen."""
 
     def evaluate(
         self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> TorchScores:
         """Add nodes, which must continue the chain, and evaluate them (see `Session.evaluate`)."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         last = next(reversed(self._nodes), ROOT)
         if layers is not None or list(parents) != [last, *range(self._next, self._next + len(tokens))][: len(tokens)]:
             raise UserError("This model evaluates chains only, neither branching trees nor single layers. Use another method.")
         self._check(tokens, parents)
-        wanted = self._rows(len(tokens), rows)
+        scored = self._rows(len(tokens), rows)
         if not tokens:
             return TorchScores(torch.empty((0, 0)), (), ())
         behind = [*self.tokens, *(node.token for node in self._nodes.values())]
         if self._held != behind[: len(self._held)]:
             self._return(behind)
         place = len(behind) - self._next
-        logits = self._read([*behind, *tokens], [place + row for row in wanted])
+        logits = self._read([*behind, *tokens], [place + row for row in scored])
         self._add(
-            [Node(*each, True) for each in zip(tokens, parents, range(len(behind), len(behind) + len(tokens)), strict=True)]
+            [Node(*fields, True) for fields in zip(tokens, parents, range(len(behind), len(behind) + len(tokens)), strict=True)]
         )
-        self.forward_seconds += time.perf_counter() - begun
-        return TorchScores(logits, tuple(wanted), tuple(place + row + 1 for row in wanted))
+        self.forward_seconds += time.perf_counter() - start
+        return TorchScores(logits, tuple(scored), tuple(place + row + 1 for row in scored))
 
     @abstractmethod
-    def _read(self, text: list[int], wanted: list[int]) -> Tensor:
-        """Evaluate what the state has not seen of `text`; the logits after these places in it [wanted, vocab]. What is held
-        afterwards is noted in `_held`, also where a pass fails."""
+    def _read(self, text: list[int], scored: list[int]) -> Tensor:
+        """Evaluate the part of `text` that the state has not seen; return the logits after the places in `scored` [n, vocab].
+        `_held` is updated, also if a pass fails."""
 
     def _return(self, text: list[int]) -> None:
-        """The state has seen other tokens than `text`: go back to where it had not."""
+        """Return to a state that has seen nothing but a beginning of `text`."""
         self._forget()
 
     def _forget(self) -> None:
         self._held = []
 
-    # The state keeps what it has seen; the next pass finds out how much of that still holds.
+    # The state keeps what it has seen; the next pass compares that with the text.
 
-    def _settle(self, path: Sequence[int], kept: dict[int, Node]) -> None:
+    def _settle(self, path: Sequence[int], living: dict[int, Node]) -> None:
         pass
 
-    def _free(self, gone: set[int]) -> None:
+    def _free(self, dropped: set[int]) -> None:
         pass
 
     def _cut(self, length: int) -> None:
@@ -84,7 +85,7 @@ class ChainSession(TreeSession[Node]):
 
 
 class State(Protocol):
-    """What a cache needs to go back to a place in its text."""
+    """A copy of a cache's state at a place in its text."""
 
     @property
     def nbytes(self) -> int:
@@ -95,24 +96,24 @@ S = TypeVar("S", bound=State)
 
 
 class ReturningSession(ChainSession, Generic[S]):
-    """One conversation on a cache that goes back to states that were kept: the one before the last drafts, and those where
-    prompts and answers begin. Where a part of a draft is refused, the state goes back to before it, and the next pass takes the
-    accepted tokens along. Another answer to the same question reads nothing again, an edited question itself alone.
+    """One conversation on a cache that returns to saved states: the one before the last drafts, and those where prompts and
+    answers begin. If a part of a draft is rejected, the state from before it comes back, and the next pass includes the
+    accepted tokens. Another answer to the same question evaluates nothing again, an edited question only itself.
     """
 
-    def __init__(self, *told: Any) -> None:
-        super().__init__(*told)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._kept: dict[int, S] = {}
-        """States where prompts and answers begin, by how many tokens of `_held` they have seen, rising."""
+        """Number of tokens → the state after them, where prompts and answers begin; ascending."""
         self._before: tuple[int, S] | None = None
-        """The state before the last drafts, with how many tokens of `_held` it has seen."""
+        """The state before the last drafts, with its number of tokens."""
 
-    def _read(self, text: list[int], wanted: list[int]) -> Tensor:
-        # Of the first tokens nobody asks for scores unless they are certain.
-        certain = len(self.tokens) if self._nodes else min(wanted, default=len(text))
+    def _read(self, text: list[int], scored: list[int]) -> Tensor:
+        # Tokens before the first scored row are committed.
+        certain = len(self.tokens) if self._nodes else min(scored, default=len(text))
         answering = certain == self._prompt - 1
-        # As in plain decoding: how many tokens go through the model together may move a bit.
-        alone = wanted == [len(text) - 1]
+        # As in plain decoding: the number of tokens in a pass can change bits.
+        alone = scored == [len(text) - 1]
         behind = certain - len(self._held)
         if behind > 0 and (answering or alone or behind > CATCH_UP):
             self._advance(text[:certain], [])
@@ -124,7 +125,7 @@ class ReturningSession(ChainSession, Generic[S]):
                 self._before = len(self._held), self._save()
         if alone and len(self._held) < len(text) - 1:
             self._advance(text[:-1], [])
-        return self._advance(text, wanted)
+        return self._advance(text, scored)
 
     def align(self, tokens: Sequence[int], prompt: int | None = None, *, blocks: bool = False) -> int:
         shared = super().align(tokens, prompt, blocks=blocks)
@@ -134,7 +135,7 @@ class ReturningSession(ChainSession, Generic[S]):
         return shared
 
     def _keep(self) -> None:
-        """Keep the state for as long as what it has seen begins the text."""
+        """Save the state, for as long as the text begins with its tokens."""
         if not self._held or len(self._held) in self._kept:
             return
         self._kept[len(self._held)] = self._save()
@@ -142,19 +143,19 @@ class ReturningSession(ChainSession, Generic[S]):
             del self._kept[next(iter(self._kept))]
 
     def _return(self, text: list[int]) -> None:
-        """Go back to the last state kept of what `text` begins with; those of anything else are gone."""
+        """Return to the last saved state of a beginning of `text`, and delete those of other texts."""
         pairs = zip(self._held, text, strict=False)
         shared = next((i for i, (held, token) in enumerate(pairs) if held != token), min(len(self._held), len(text)))
-        self._kept = {seen: state for seen, state in self._kept.items() if seen <= shared}
+        self._kept = {count: state for count, state in self._kept.items() if count <= shared}
         if self._before is not None and self._before[0] > shared:
             self._before = None
-        found = [*self._kept.items(), *((self._before,) if self._before is not None else ())]
-        if not found:
+        states = [*self._kept.items(), *((self._before,) if self._before is not None else ())]
+        if not states:
             self._forget()
             return
-        seen, state = max(found, key=lambda pair: pair[0])
-        self._put_back(state, seen)
-        self._held = self._held[:seen]
+        count, state = max(states, key=lambda pair: pair[0])
+        self._put_back(state, count)
+        self._held = self._held[:count]
 
     def _forget(self) -> None:
         super()._forget()
@@ -162,13 +163,13 @@ class ReturningSession(ChainSession, Generic[S]):
         self._before = None
 
     @abstractmethod
-    def _advance(self, text: list[int], wanted: list[int]) -> Tensor:
-        """Evaluate what the state has not seen of `text`, perhaps nothing (see `ChainSession._read`)."""
+    def _advance(self, text: list[int], scored: list[int]) -> Tensor:
+        """Evaluate the part of `text` that the state has not seen, which may be empty (see `ChainSession._read`)."""
 
     @abstractmethod
     def _save(self) -> S:
-        """A copy of the state."""
+        """Copy the state."""
 
     @abstractmethod
-    def _put_back(self, state: S, seen: int) -> None:
-        """Go back to a state, which had seen the first `seen` tokens and stays as it is."""
+    def _put_back(self, state: S, length: int) -> None:
+        """Go back to a state, which had seen the first `length` tokens and stays as it is."""

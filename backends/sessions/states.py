@@ -1,4 +1,4 @@
-"""Hidden states of a session's tokens, kept for drafters that read them."""
+"""Hidden states of a session's tokens, for drafters that read them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 from ..transfer import on_device
 
 FIRST_ROWS = 256
-"""Rows at first; they double when full."""
+"""Initial number of rows; they double when full."""
 
 
 class States:
-    """One row of hidden states per slot: those of committed token i in slot i, those of tentative nodes behind. What a slot
-    holds behind the last one in use means nothing, so that neither a failed pass nor a rewind needs undoing.
+    """One row of hidden states per slot: those of committed token i in slot i, those of tentative nodes behind. Slots
+    behind the last one in use are ignored, so a failed pass or a rewind needs no undoing.
 
     Args:
-        taps: where the states come from, in the order of the columns.
+        taps: the places where the states are read, in the order of the columns.
         width: of one state.
         most: slots that the session can have.
         dtype: of the states.
-        device: where they are kept.
+        device: of the rows.
     """
 
     def __init__(self, taps: Sequence[int], width: int, most: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -32,12 +32,12 @@ class States:
         self._rows = torch.empty((0, width * len(self.taps)), dtype=dtype, device=device)
 
     def write(self, tap: int, start: int, rows: Tensor) -> None:
-        """Keep what a tap saw of the tokens in the slots from `start` on [n, width]."""
+        """Store a tap's states of the tokens in the slots from `start` on [n, width]."""
         end, width = start + len(rows), self._width
         if end > len(self._rows):
             self._reserve(end)
-        for place, own in enumerate(self.taps):
-            if own == tap:
+        for place, column in enumerate(self.taps):
+            if column == tap:
                 self._rows[start:end, place * width : (place + 1) * width] = rows
 
     def _reserve(self, slots: int) -> None:
@@ -54,29 +54,29 @@ class States:
         self._rows[start : start + len(source)] = self._rows[index]
 
     def read(self, first: int, end: int) -> Tensor:
-        """The rows of the slots `first` to `end` - 1 [n, taps × width]: a view."""
+        """Return the rows of the slots `first` to `end` - 1 [n, taps × width], as a view."""
         return self._rows[first:end]
 
 
 class TreeStates(States):
-    """States of a session whose runtime has no slots: each living node is given one here, behind the committed tokens, without
-    holes. The arguments are those of `States`."""
+    """States of a session whose runtime has no slots. Living nodes get slots here, behind the committed tokens, without holes.
+    The arguments are those of `States`."""
 
     def __init__(self, taps: Sequence[int], width: int, most: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(taps, width, most, dtype, device)
         self.end = 0
-        """Slots in use: where the next pass writes."""
+        """Number of slots in use, where the next pass writes."""
         self._slots: dict[int, int] = {}
 
     def grown(self, first: int, places: Sequence[int]) -> None:
-        """The nodes from `first` on are alive, whose states the last pass wrote at these places among its own."""
+        """Add the nodes from `first` on, whose states the last pass wrote at these places among its rows."""
         for number, place in enumerate(places, first):
             self._slots[number] = self.end + place
         self.end += len(places)
 
-    def commit(self, length: int, path: Sequence[int], kept: Iterable[int]) -> None:
-        """Behind the first `length` slots put those of `path`, then those of the nodes that stay alive; all others are free."""
-        living = [*path, *sorted(kept)]
+    def commit(self, length: int, path: Sequence[int], living_nodes: Iterable[int]) -> None:
+        """Move the slots of `path`, then those of the nodes that stay alive, behind the first `length`; free all others."""
+        living = [*path, *sorted(living_nodes)]
         source = [self._slots[number] for number in living]
         done = next((i for i, slot in enumerate(source) if slot != length + i), len(source))
         if done < len(source):
@@ -84,6 +84,6 @@ class TreeStates(States):
         self._slots = dict(zip(living[len(path) :], range(length + len(path), length + len(living)), strict=True))
         self.end = length + len(living)
 
-    def drop(self, length: int, gone: Container[int]) -> None:
+    def drop(self, length: int, dropped: Container[int]) -> None:
         """Free the slots of these nodes."""
-        self.commit(length, (), [number for number in self._slots if number not in gone])
+        self.commit(length, (), [number for number in self._slots if number not in dropped])

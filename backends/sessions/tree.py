@@ -1,4 +1,4 @@
-"""What sessions over a token tree have in common, whatever runs their passes."""
+"""The base class of sessions over a token tree, shared by the runtimes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Node:
     parent: int
     position: int
     straight: bool
-    """Whether it and its ancestors were evaluated in the places that plain decoding gives them, so that they have its bits."""
+    """Whether it and its ancestors were evaluated in the same places as in plain decoding, so that they have the same bits."""
 
 
 N = TypeVar("N", bound=Node)
 
 
 class TreeSession(Session, Generic[N]):
-    """A session that keeps the committed text and the living nodes, and checks what it is asked. A runtime adds how it runs a
-    pass, and what a commit, a drop and a rewind do to its cache: these are told before the nodes and the text change, so that
-    a cache that fails leaves the session as it was.
+    """A session that keeps the committed text and the living nodes, and checks its arguments. A runtime adds the passes,
+    and the effects of a commit, a drop and a rewind on its cache. These run before the nodes and the text change, so a
+    failing cache leaves the session as it was.
 
     Args:
         context: most tokens, committed and tentative together.
@@ -43,7 +43,7 @@ class TreeSession(Session, Generic[N]):
         """The id of the next node."""
 
     def _check(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
-        """Check that new nodes form a tree below living ones, and that there is room for them."""
+        """Check that new nodes form a tree below living ones and fit in the context."""
         if len(tokens) != len(parents):
             raise ValueError(f"{len(tokens)} tokens with {len(parents)} parents")
         living, first = self._nodes, self._next
@@ -57,14 +57,14 @@ class TreeSession(Session, Generic[N]):
             )
 
     def _rows(self, count: int, rows: Sequence[int] | None) -> Sequence[int]:
-        """The rows that are wanted of a pass over `count` new nodes, once it is known that it gives them."""
+        """Check the rows requested from a pass over `count` new nodes, and return them; all of them for None."""
         end = self._next + count
         if rows is not None and any(not self._next <= row < end for row in rows):
             raise ValueError(f"rows {list(rows)} are not all of this pass's nodes {self._next} to {end - 1}")
         return range(self._next, end) if rows is None else rows
 
     def _add(self, new: Sequence[N]) -> None:
-        """New nodes whose pass went well are alive from here on."""
+        """Add new nodes whose pass succeeded."""
         self._nodes.update(enumerate(new, self._next))
         self._next += len(new)
         self.nodes_evaluated += len(new)
@@ -74,40 +74,40 @@ class TreeSession(Session, Generic[N]):
         return next((i for i, number in enumerate(path) if not nodes[number].straight), len(path))
 
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
-        """Make `path` the committed tail (see `Session.commit`). A kept node whose parent goes would see what is no longer
-        there: it goes too."""
+        """Make `path` the committed tail (see `Session.commit`). A node to keep is dropped if its parent is, as it attends to
+        it."""
         nodes, tail = self._nodes, ROOT
         for number in path:
             node = nodes.get(number)
             if node is None or node.parent != tail:
                 raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
             tail = number
-        kept: dict[int, N] = {}
+        living: dict[int, N] = {}
         for number in sorted(set(keep).difference(path)) if keep else ():
             node = nodes.get(number)
-            if node is not None and (node.parent == tail or node.parent in kept):
-                kept[number] = node
+            if node is not None and (node.parent == tail or node.parent in living):
+                living[number] = node
         self._note(path)
-        self._settle(path, kept)
+        self._settle(path, living)
         self.tokens += [nodes[number].token for number in path]
         nodes.clear()
-        nodes.update(kept)
-        for node in kept.values():
+        nodes.update(living)
+        for node in living.values():
             if node.parent == tail:
                 node.parent = ROOT
-        if not kept:
+        if not living:
             self._next = 0
 
     def drop(self, nodes: Iterable[int]) -> None:
         living = self._nodes
-        gone = {number for number in nodes if number in living}
-        if not gone:
+        dropped = {number for number in nodes if number in living}
+        if not dropped:
             return
         for number, node in living.items():
-            if node.parent in gone:
-                gone.add(number)
-        self._free(gone)
-        for number in gone:
+            if node.parent in dropped:
+                dropped.add(number)
+        self._free(dropped)
+        for number in dropped:
             del living[number]
         self._next = max(living, default=ROOT) + 1
 
@@ -121,11 +121,11 @@ class TreeSession(Session, Generic[N]):
         self._next = 0
 
     @abstractmethod
-    def _settle(self, path: Sequence[int], kept: dict[int, N]) -> None:
-        """Add a path to what the cache holds of the text; of the other nodes only `kept` stay in it."""
+    def _settle(self, path: Sequence[int], living: dict[int, N]) -> None:
+        """Add a path to the text in the cache; of the other nodes only `living` stay in it."""
 
     @abstractmethod
-    def _free(self, gone: set[int]) -> None:
+    def _free(self, dropped: set[int]) -> None:
         """Free nodes in the cache, none of which has a child that stays."""
 
     @abstractmethod

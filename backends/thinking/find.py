@@ -1,7 +1,7 @@
-"""Finds out what a chat template does with thoughts by rendering it: without names of models, without a list of tags.
+"""Detection of a chat template's handling of thoughts by rendering it, without names of models or a list of tags.
 
-Chats of words that no template knows are rendered with a thought and without. What appears around the thought's word is its
-mark; what a variable changes at the end of a prompt is a switch.
+Chats of made-up words are rendered with a thought and without. The text around the thought's word gives its marks; a variable
+that changes the end of a prompt is a switch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations, product, takewhile
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import meta, nodes
 
@@ -20,38 +20,43 @@ from .form import TAG, Form, Marks
 GIVEN = frozenset(
     "messages tools documents add_generation_prompt tool_choice functions custom_tools date_string add_vision_id".split()
 )
-"""Variables that are about something else."""
+"""Variables for other purposes."""
 
 FIELDS = frozenset("role content tool_calls tool_call_id name type function arguments id text parameters".split())
-"""Fields of a message that are about something else."""
+"""Fields of a message for other purposes."""
 
 WORD = re.compile(r"[a-z_]{2,12}")
 
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """What to try."""
+    """Names and texts in a template that may have to do with thoughts."""
 
     variables: tuple[str, ...]
-    """Names that the template reads where it may not have set them."""
-    given: tuple[str, ...]
+    """Names that the template may read without having set them."""
+    inputs: tuple[str, ...]
     """The variables that the template reads and never sets."""
     fields: tuple[str, ...]
-    """Fields that are read from anything."""
+    """Fields that it reads."""
     inside: tuple[str, ...]
-    """Fields that are read from a content."""
+    """Fields that it reads from a content."""
     kinds: tuple[str, ...]
-    """Texts that a field `type` is compared with."""
+    """Texts that it compares with a field `type`."""
     words: tuple[str, ...]
-    """Words that something is compared with."""
+    """Words in comparisons."""
     cuts: tuple[str, ...]
-    """Texts that something is split at, or looked for in something."""
+    """Texts that it splits at, or searches for."""
     mapping: bool
-    """Whether it looks for mappings."""
+    """Whether it tests for mappings."""
 
 
-def propose(tree: nodes.Template, known: Iterable[str]) -> Proposals:
-    """Read a template's tree; `known` are names that are always given."""
+def propose(tree: nodes.Template, always_set: Iterable[str]) -> Proposals:
+    """Read a template's tree.
+
+    Args:
+        tree: the template's.
+        always_set: names that are set in every prompt.
+    """
     fields, inside, kinds, words, cuts = (dict[str, None]() for _ in range(5))
     for read in tree.find_all((nodes.Getattr, nodes.Getitem)):
         if name := _field(read):
@@ -59,64 +64,63 @@ def propose(tree: nodes.Template, known: Iterable[str]) -> Proposals:
             if _field(getattr(read, "node", None)) == "content":
                 inside[name] = None
     for call in tree.find_all(nodes.Call):
-        method, told = _field(call.node), _texts(call.args[:1])
+        method, texts = _field(call.node), _texts(call.args[:1])
         if method == "get":
-            fields |= dict.fromkeys(told)
+            fields |= dict.fromkeys(texts)
         elif method in ("split", "partition", "rpartition", "startswith", "endswith", "find"):
-            cuts |= dict.fromkeys(told)
+            cuts |= dict.fromkeys(texts)
     for compare in tree.find_all(nodes.Compare):
         sides = [compare.expr, *(operand.expr for operand in compare.ops)]
-        told = [text for side in sides for text in _texts([side, *getattr(side, "items", ())])]
-        words |= dict.fromkeys(told)
-        if any(_field(each) == "type" for side in sides for each in (side, *side.find_all(nodes.Getattr))):
-            kinds |= dict.fromkeys(told)
+        texts = [text for side in sides for text in _texts([side, *getattr(side, "items", ())])]
+        words |= dict.fromkeys(texts)
+        if any(_field(node) == "type" for side in sides for node in (side, *side.find_all(nodes.Getattr))):
+            kinds |= dict.fromkeys(texts)
         if any(operand.op in ("in", "notin") for operand in compare.ops):
-            cuts |= dict.fromkeys(told)
+            cuts |= dict.fromkeys(texts)
     for assign in tree.find_all(nodes.Assign):  # {% set end = "</think>" %} … content.split(end)
         cuts |= dict.fromkeys(_texts([assign.node]))
-    variables = sorted(meta.find_undeclared_variables(tree) - GIVEN - set(known))
-    own = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
+    variables = sorted(meta.find_undeclared_variables(tree) - GIVEN - set(always_set))
+    stored = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
     return Proposals(
-        tuple(variables),
-        tuple(name for name in variables if name not in own),
-        tuple(name for name in fields if name.isidentifier() and name not in FIELDS),
-        tuple(inside),
-        tuple(kinds),
-        tuple(word for word in words if WORD.fullmatch(word)),
-        tuple(dict.fromkeys(cut.strip() for cut in cuts if 3 <= len(cut.strip()) < 64)),
-        any(test.name == "mapping" for test in tree.find_all(nodes.Test)),
+        variables=tuple(variables),
+        inputs=tuple(name for name in variables if name not in stored),
+        fields=tuple(name for name in fields if name.isidentifier() and name not in FIELDS),
+        inside=tuple(inside),
+        kinds=tuple(kinds),
+        words=tuple(word for word in words if WORD.fullmatch(word)),
+        cuts=tuple(dict.fromkeys(cut.strip() for cut in cuts if 3 <= len(cut.strip()) < 64)),
+        mapping=any(test.name == "mapping" for test in tree.find_all(nodes.Test)),
     )
 
 
 def _field(node: Any) -> str:
-    """The field that an expression reads, if it reads one by its name."""
+    """Return the name of the field that an expression reads; empty if it reads none."""
     if isinstance(node, nodes.Getattr):
         return node.attr
     return next(iter(_texts([node.arg])), "") if isinstance(node, nodes.Getitem) else ""
 
 
-def _texts(found: Iterable[nodes.Node]) -> list[str]:
-    return [node.value for node in found if isinstance(node, nodes.Const) and isinstance(node.value, str)]
+def _texts(expressions: Iterable[nodes.Node]) -> list[str]:
+    return [node.value for node in expressions if isinstance(node, nodes.Const) and isinstance(node.value, str)]
 
 
-ASKED, TOLD, THOUGHT = ("zqxaskone", "zqxasktwo"), ("zqxtellone", "zqxtelltwo"), ("zqxmuseone", "zqxmusetwo")
+QUESTIONS, ANSWERS, THOUGHTS = ("zqxaskone", "zqxasktwo"), ("zqxtellone", "zqxtelltwo"), ("zqxmuseone", "zqxmusetwo")
 PROBE = "zqxprobe"
-"""The words."""
+"""The made-up words."""
 
 ABOUT_THINKING = re.compile(r"think|reason|effort|budget|thought", re.IGNORECASE)
-"""The one place where names count: a variable that changes words of the prompt and no mark is a switch only if its name says
-so."""
+"""Matches the name of a variable that may be a switch although it changes words of the prompt only, and no mark."""
 
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 USUAL = LEVELS[1:4]
-"""Levels of a template that writes whatever it is told into the prompt."""
+"""Levels for a template that writes any level into the prompt."""
 HOW_MUCH = re.compile(r"effort|strength|level", re.IGNORECASE)
 """Names of variables that take such a level."""
 
 SEGMENT = re.compile(rf"{TAG.pattern}|.", re.DOTALL)
 
 Render = Callable[..., str]
-"""Called with messages, whether the prompt for an answer follows, and variables; "" where the template refuses."""
+"""Renders messages, with a flag whether the prompt for an answer follows, and variables; returns "" if the template refuses."""
 
 CALL = {"id": "call00001", "type": "function", "function": {"name": "zqxtool", "arguments": {}}}
 RESULT = {"role": "tool", "tool_call_id": "call00001", "name": "zqxtool", "content": "zqxresult"}
@@ -124,162 +128,171 @@ RESULT = {"role": "tool", "tool_call_id": "call00001", "name": "zqxtool", "conte
 
 @dataclass(frozen=True, slots=True)
 class _Carrier:
-    """A chat whose last answer shows a thought, and how."""
+    """A chat whose last answer shows a thought."""
 
     name: str
     shape: tuple[str, ...]
     variables: Mapping[str, Any]
-    """Without these it does not show it."""
+    """Variables that make it show the thought."""
     before: Sequence[Mapping[str, Any]]
     """The chat before the answer."""
     answer: Mapping[str, Any]
     behind: Sequence[Mapping[str, Any]] = ()
 
 
-def find_form(render: Render, tree: Any, known: Iterable[str] = ()) -> Form | None:
-    """What a template does with thoughts; None if it says nothing of them.
+def find_form(render: Render, tree: Any, always_set: Iterable[str] = ()) -> Form | None:
+    """Find out how a template handles thoughts; None if it does not.
 
     Args:
         render: see Render.
         tree: the template's syntax tree.
-        known: names that it is always given.
+        always_set: names that are set in every prompt.
     """
-    found = propose(tree, known)
-    ask = [_asked(0)]
+    proposals = propose(tree, always_set)
+    ask = [_question(0)]
     prompt = render(ask, True)
     if not prompt:
         return None
-    effects = _effects(render, found, {}, prompt)
-    carrier = _carrier(render, found, [{}, *map(dict, effects)])
-    tails = [_tail(render(ask, False), each) for each in dict.fromkeys([prompt, *effects.values()])]
-    cut = next((cut for cut in found.cuts if carrier is None and _cuts(render, cut)), "")
+    effects = _effects(render, proposals, {}, prompt)
+    carrier = _carrier(render, proposals, [{}, *map(dict, effects)])
+    tails = [_tail(render(ask, False), text) for text in dict.fromkeys([prompt, *effects.values()])]
+    cut = next((cut for cut in proposals.cuts if carrier is None and _cuts(render, cut)), "")
     if carrier is not None:
         marks = _around(render, carrier, tails)
     elif cut:
         marks = _opened(cut, tails)
     else:
-        marks = _added([*tails, _tail(prompt, render([*ask, _told(0)], False)).partition(TOLD[0])[0]])
+        marks = _added([*tails, _tail(prompt, render([*ask, _answer(0)], False)).partition(ANSWERS[0])[0]])
         marks = marks if marks.close else _spoken(prompt, effects)
     if not marks.close:
         return None
     marks = replace(marks, finish=marks.finish + _finish(render, carrier.variables if carrier else {}))
-    words, default = _words(render, found, effects, prompt, marks)
-    name, shape = (carrier.name, carrier.shape) if carrier else ("content" if cut else "", ())
+    words, default = _words(render, proposals, effects, prompt, marks)
+    name, shape = ("content" if cut else ""), tuple[str, ...]()
+    if carrier is not None:
+        name, shape = carrier.name, carrier.shape
+    openers: dict[str, Literal["prompt", "closed", "model"]] = {"thought": "prompt", "answer": "closed"}
     info = Thinking(
         words=tuple(words),
         default=default,
         marks=(marks.open, marks.close),
-        opened_by="prompt" if marks.state(prompt) == "thought" else "closed" if marks.state(prompt) == "answer" else "model",
+        opened_by=openers.get(marks.state(prompt), "model"),
         carrier=name,
-        variables=tuple(sorted({*found.given, *(name for ((name, _),) in effects)})),
+        variables=tuple(sorted({*proposals.inputs, *(name for ((name, _),) in effects)})),
     )
     form = Form(marks, info, words, shape)
     return replace(form, info=replace(info, kept=_kept(render, form)))
 
 
-def _asked(i: int) -> dict[str, Any]:
-    return {"role": "user", "content": ASKED[i]}
+def _question(i: int) -> dict[str, Any]:
+    return {"role": "user", "content": QUESTIONS[i]}
 
 
-def _told(i: int, **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": TOLD[i], **more}
+def _answer(i: int, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": ANSWERS[i], **more}
 
 
 def _tail(base: str, prompt: str) -> str:
-    """What a prompt has behind the last question beyond what stands there anyway (of a template that always asks for an answer:
-    all of it)."""
-    rest, usual = (text[text.rfind(ASKED[0]) + len(ASKED[0]) :] for text in (prompt, base))
+    """Return the end of a prompt behind the last question, without the part that `base` has as well; all of it if they are the
+    same there, as with a template that always asks for an answer."""
+    rest, usual = (text[text.rfind(QUESTIONS[0]) + len(QUESTIONS[0]) :] for text in (prompt, base))
     return rest if rest == usual else rest[len(_common([rest, usual])) :]
 
 
-def _effects(render: Render, found: Proposals, given: Mapping[str, Any], prompt: str) -> dict[tuple[tuple[str, Any], ...], str]:
-    """Settings of one variable that change the prompt → what the prompt is then. A text does not count that does what any text
-    does, or what true does."""
-    made: dict[tuple[tuple[str, Any], ...], str] = {}
-    for name in found.variables:
+def _effects(
+    render: Render, proposals: Proposals, fixed: Mapping[str, Any], prompt: str
+) -> dict[tuple[tuple[str, Any], ...], str]:
+    """Map settings of one variable that change the prompt to the changed prompt. A text that has the effect of any text, or of
+    true, does not count."""
+    effects: dict[tuple[tuple[str, Any], ...], str] = {}
+    for name in proposals.variables:
         about = ABOUT_THINKING.search(name)
-        any_text = render([_asked(0)], True, **{**given, name: PROBE})
-        values: list[Any] = [True, False, *([0] if "budget" in name else []), *(found.words if about else ())]
-        seen = [prompt]
+        any_text = render([_question(0)], True, **{**fixed, name: PROBE})
+        values: list[Any] = [True, False, *([0] if "budget" in name else []), *(proposals.words if about else ())]
+        outcomes = [prompt]
         for value in values:
-            text = render([_asked(0)], True, **{**given, name: value})
-            if not text or text in seen or (isinstance(value, str) and text == any_text):
+            text = render([_question(0)], True, **{**fixed, name: value})
+            if not text or text in outcomes or (isinstance(value, str) and text == any_text):
                 continue
-            # A number of tokens that does what false does is one, and the variable is no switch of two positions.
+            # A budget is a number of tokens, no switch with two positions.
             if not (isinstance(value, bool) and "budget" in name):
-                made[((name, value),)] = text
-                seen += [text] if isinstance(value, bool) else []
-    return made
+                effects[((name, value),)] = text
+                outcomes += [text] if isinstance(value, bool) else []
+    return effects
 
 
-def _carrier(render: Render, found: Proposals, settings: Sequence[Mapping[str, Any]]) -> _Carrier | None:
-    """How a thought goes into an earlier answer: as a field of the message, in typed parts, in blocks, or as a field that shows
-    only beside tool calls. Some templates show one only with a variable, or in every answer but the first."""
-    fields = sorted(found.fields, key=lambda name: name != "reasoning_content")
+def _carrier(render: Render, proposals: Proposals, settings: Sequence[Mapping[str, Any]]) -> _Carrier | None:
+    """Find how an earlier answer carries a thought: as a field of the message, in typed parts, in blocks, or as a field that
+    shows only with tool calls. Some templates show one only with a variable, or in all answers but the first."""
+    fields = sorted(proposals.fields, key=lambda name: name != "reasoning_content")
     typed: list[tuple[str, tuple[str, ...], Any]] = [
-        ("parts", (kind, name), [{"type": kind, name: THOUGHT[0]}, {"type": "text", "text": TOLD[0]}])
-        for kind, name in product(found.kinds, (*found.kinds, "text"))
+        ("parts", (kind, name), [{"type": kind, name: THOUGHTS[0]}, {"type": "text", "text": ANSWERS[0]}])
+        for kind, name in product(proposals.kinds, (*proposals.kinds, "text"))
         if kind != "text"
     ]
     typed += [
-        ("blocks", (rows, kind, other, "text"), {rows: [{"type": kind, "text": THOUGHT[0]}, {"type": other, "text": TOLD[0]}]})
-        for rows, (kind, other) in product(found.inside, permutations(found.kinds, 2))
-        if found.mapping
+        (
+            "blocks",
+            (rows, kind, other, "text"),
+            {rows: [{"type": kind, "text": THOUGHTS[0]}, {"type": other, "text": ANSWERS[0]}]},
+        )
+        for rows, (kind, other) in product(proposals.inside, permutations(proposals.kinds, 2))
+        if proposals.mapping
     ]
     answers: list[tuple[str, tuple[str, ...], dict[str, Any]]]
-    answers = [(name, (), _told(0, **{name: THOUGHT[0]})) for name in fields]
+    answers = [(name, (), _answer(0, **{name: THOUGHTS[0]})) for name in fields]
     answers += [(name, shape, {"role": "assistant", "content": content}) for name, shape, content in typed]
-    first, later = [_asked(0)], [_asked(1), _told(1), _asked(0)]
+    first, later = [_question(0)], [_question(1), _answer(1), _question(0)]
     for before, variables in product((first, later), settings):
         for name, shape, answer in answers if not variables else answers[: len(fields)]:
             text = render([*before, answer], False, **variables)
-            at, then = text.find(THOUGHT[0]), text.rfind(TOLD[0])
-            if 0 <= at < then and text.count(THOUGHT[0]) == 1 and not _printed(text, at):
+            at, then = text.find(THOUGHTS[0]), text.rfind(ANSWERS[0])
+            if 0 <= at < then and text.count(THOUGHTS[0]) == 1 and not _printed(text, at):
                 return _Carrier(name, shape, variables, before, answer)
     for variables, name in product(settings, fields):
-        answer = _told(0, tool_calls=[CALL], **{name: THOUGHT[0]})
+        answer = _answer(0, tool_calls=[CALL], **{name: THOUGHTS[0]})
         text = render([*first, answer, RESULT], False, **variables)
-        at, then = text.find(THOUGHT[0]), text.find(TOLD[0])
-        if text.count(THOUGHT[0]) == 1 and not 0 <= then < at and not _printed(text, at):
+        at, then = text.find(THOUGHTS[0]), text.find(ANSWERS[0])
+        if text.count(THOUGHTS[0]) == 1 and not 0 <= then < at and not _printed(text, at):
             return _Carrier(name, (), variables, first, answer, [RESULT])
     return None
 
 
 def _printed(text: str, at: int) -> bool:
-    """Whether a template has printed a list or a mapping as Python does."""
+    """Tell whether a template has printed a list or a mapping in Python's notation."""
     return "{'" in text[max(0, at - 80) : at]
 
 
 def _cuts(render: Render, mark: str) -> bool:
-    """Whether the template drops what stands before this mark in an earlier answer."""
-    around = [_asked(1), _told(1), _asked(0)]
-    text = render([_asked(0), {"role": "assistant", "content": f"{THOUGHT[0]}{mark}{TOLD[0]}"}, *around], True)
-    return TOLD[0] in text and text == render([_asked(0), _told(0), *around], True)
+    """Tell whether the template drops the text before this mark in an earlier answer."""
+    around = [_question(1), _answer(1), _question(0)]
+    text = render([_question(0), {"role": "assistant", "content": f"{THOUGHTS[0]}{mark}{ANSWERS[0]}"}, *around], True)
+    return ANSWERS[0] in text and text == render([_question(0), _answer(0), *around], True)
 
 
 def _around(render: Render, how: _Carrier, tails: Sequence[str]) -> Marks:
-    """The marks, from what stands around a thought and does not stand around an answer without one."""
+    """Find the marks: the text around a thought that is not around an answer without one."""
     base = render(how.before, False, **how.variables)
     whole = render([*how.before, how.answer, *how.behind], False, **how.variables)
-    bare = [render([*how.before, _told(0), *more], False, **how.variables) for more in ([], [_asked(1)])]
-    plain = [text[: text.find(TOLD[0])] for text in bare if text]
+    bare = [render([*how.before, _answer(0), *more], False, **how.variables) for more in ([], [_question(1)])]
+    plain = [text[: text.find(ANSWERS[0])] for text in bare if text]
     cut = len(_common([base, whole, render(how.before, True, **how.variables), *plain]))
     plain, turn = [text[cut:] for text in plain], whole[cut:]
-    at, then = turn.find(THOUGHT[0]), turn.find(TOLD[0])
-    before, behind = turn[:at], turn[at + len(THOUGHT[0]) :]
+    at, then = turn.find(THOUGHTS[0]), turn.find(ANSWERS[0])
+    before, behind = turn[:at], turn[at + len(THOUGHTS[0]) :]
     if how.behind or then < at:  # beside tool calls some show no text, or show it elsewhere
         tag = TAG.search(behind)
         between = behind[: tag.end()] if tag else ""
     else:
-        between = behind[: behind.find(TOLD[0])]
+        between = behind[: behind.find(ANSWERS[0])]
     ends = [tail for tail in tails if tail and _common([tail, before])]
     header = _common([before, *plain, *ends])
     opening = before[len(header) :]
     last = next(iter(_tags(header)[-1:]), "")
     if last and header.endswith(last) and re.match(r"[^\s<\[]", opening):
-        header = header.removesuffix(last)  # its last tag has words behind it: <|open|>think<|sep|>
+        header = header.removesuffix(last)  # the last tag is followed by words: <|open|>think<|sep|>
     elif not opening.strip() and tails[0].startswith(before) and not _tags(tails[0][len(before) :]):
-        before = tails[0]  # the prompt goes on with words that no earlier turn has: they open the thought
+        before = tails[0]  # the prompt ends in words that no earlier turn has: they open the thought
     opening = before[len(header) :]
     if not opening.strip():  # every header has it: the last tag, if only white space follows
         tag = next((tag for tag in TAG.finditer(before) if not before[tag.end() :].strip()), None)
@@ -302,13 +315,14 @@ def _around(render: Render, how: _Carrier, tails: Sequence[str]) -> Marks:
     )
 
 
-def _closing(opening: str, between: str, others: Sequence[str]) -> str:
-    """What of the text between thought and answer closes the thought: the rest leads into an answer without one as well."""
+def _closing(opening: str, between: str, answers: Sequence[str]) -> str:
+    """Find the part of the text between thought and answer that closes the thought; the rest also precedes an answer without
+    a thought."""
     last = (_tags(opening) or [""])[-1]
     words = TAG.sub("", opening)
     if words and last and opening.endswith(last) and 0 <= between.find(words + last) <= 24:  # <|close|>think<|sep|>
         return between[: between.find(words + last) + len(words + last)]
-    resume = max((_common([between, one], -1) for one in others), key=len, default="")
+    resume = max((_common([between, one], -1) for one in answers), key=len, default="")
     close = between[: len(between) - len(resume)]
     if _tags(close):
         return close
@@ -317,14 +331,14 @@ def _closing(opening: str, between: str, others: Sequence[str]) -> str:
 
 
 def _finish(render: Render, variables: Mapping[str, Any]) -> str:
-    """Tags behind an answer."""
-    text = render([_asked(0), _told(0)], False, **variables)
-    behind = text[text.find(TOLD[0]) + len(TOLD[0]) :].strip() if text else ""
+    """Return the tags behind an answer."""
+    text = render([_question(0), _answer(0)], False, **variables)
+    behind = text[text.find(ANSWERS[0]) + len(ANSWERS[0]) :].strip() if text else ""
     return behind if TAG.match(behind) else ""
 
 
 def _opened(close: str, tails: Sequence[str]) -> Marks:
-    """Marks of which the closing one is known: the tag before it at the end of a prompt opens, or its other half."""
+    """Find the opening mark for a known closing one: the tag before it at the end of a prompt, or its counterpart."""
     other = close.replace("/", "", 1).replace("END", "START", 1).replace("end", "start", 1)
     opening, before = (other if other != close else ""), ""
     for tail in tails:
@@ -337,7 +351,7 @@ def _opened(close: str, tails: Sequence[str]) -> Marks:
 
 
 def _added(texts: Sequence[str]) -> Marks:
-    """Marks of a prompt that goes on with an empty thought where another one ends."""
+    """Find the marks in a prompt that ends in an empty thought where another prompt does not."""
     for longer, shorter in permutations(texts, 2):
         extra = longer.removeprefix(shorter)
         if longer != extra and len(tags := _tags(extra)) == 2:
@@ -350,8 +364,8 @@ def _added(texts: Sequence[str]) -> Marks:
 
 
 def _spoken(prompt: str, effects: Mapping[tuple[tuple[str, Any], ...], str]) -> Marks:
-    """Marks of which only words of the prompt tell the model: pairs <x></x>, in what a switch adds, or where they always
-    stand."""
+    """Find marks that the prompt only describes to the model: pairs <x></x>, in the text that a switch adds, or always
+    there."""
     texts = [text[len(_common([text, prompt])) :] for ((name, _),), text in effects.items() if ABOUT_THINKING.search(name)]
     texts.append("".join(tag for tag in _tags(prompt) if ABOUT_THINKING.search(tag)))
     for text in texts:
@@ -363,49 +377,51 @@ def _spoken(prompt: str, effects: Mapping[tuple[tuple[str, Any], ...], str]) -> 
 
 
 def _words(
-    render: Render, found: Proposals, effects: Mapping[tuple[tuple[str, Any], ...], str], prompt: str, marks: Marks
+    render: Render, proposals: Proposals, effects: Mapping[tuple[tuple[str, Any], ...], str], prompt: str, marks: Marks
 ) -> tuple[dict[str, Mapping[str, Any]], str]:
-    """What `think` may be, with the variables for each word, and the template's default."""
+    """Find the words that `think` accepts, with the variables for each, and the template's default."""
     state = marks.state(prompt)
     switches = [setting for setting, text in effects.items() if (marks.state(text) == "answer") != (state == "answer")]
     if not switches:  # it changes no mark, but words
-        switches = [each for each in effects if ABOUT_THINKING.search(each[0][0]) and isinstance(each[0][1], bool)]
+        switches = [setting for setting in effects if ABOUT_THINKING.search(setting[0][0]) and isinstance(setting[0][1], bool)]
     words: dict[str, Mapping[str, Any]] = {}
-    default, given = "", dict[str, Any]()
+    default, switched_on = "", dict[str, Any]()
     if switches:
         ((name, value),) = min(switches, key=_plainness)
         changed = marks.state(effects[((name, value),)])
         turns_on = changed != "answer" if (changed == "answer") != (state == "answer") else bool(value)
         words = {"off": {}, "on": {name: value}} if turns_on else {"off": {name: value}, "on": {}}
-        default, given = ("off", {name: value}) if turns_on else ("on", {})
-    for name in filter(HOW_MUCH.search, found.variables):
-        any_text = render([_asked(0)], True, **{**given, name: PROBE})
+        default, switched_on = ("off", {name: value}) if turns_on else ("on", {})
+    for name in filter(HOW_MUCH.search, proposals.variables):
+        any_text = render([_question(0)], True, **{**switched_on, name: PROBE})
         for level in LEVELS:
-            text = render([_asked(0)], True, **{**given, name: level})
-            known = level in USUAL if PROBE in any_text else level in found.words and text not in ("", any_text)
-            if known and level not in words and marks.state(text) != "answer":
-                words[level] = {**given, name: level}
+            text = render([_question(0)], True, **{**switched_on, name: level})
+            is_level = level in USUAL if PROBE in any_text else level in proposals.words and text not in ("", any_text)
+            if is_level and level not in words and marks.state(text) != "answer":
+                words[level] = {**switched_on, name: level}
                 default = level if text == prompt else default
     return {word: words[word] for word in ("off", "on", *LEVELS) if word in words}, default
 
 
 def _plainness(setting: tuple[tuple[str, Any], ...]) -> tuple[bool, bool, bool, int]:
-    """Which of several switches is the one to use: the least."""
+    """Sort key of switches: the plainest is the one to use."""
     ((name, value),) = setting
     return not ABOUT_THINKING.search(name), not isinstance(value, bool), name != "enable_thinking", len(str(value))
 
 
 def _kept(render: Render, form: Form) -> Any:
-    """Thoughts of which earlier turns stand in the next prompt, thinking."""
-    given = form.words.get("on", {})
-    chat = [_asked(0), _told(0, thought=THOUGHT[0]), _asked(1), _told(1, thought=THOUGHT[1]), _asked(0)]
-    text = render([form.message(message) for message in chat], True, **given)
-    first, last = (thought in text for thought in THOUGHT)
-    return "all" if first and last else "last" if last else "none"
+    """Find which earlier turns' thoughts are in the next prompt when thinking is on."""
+    variables = form.words.get("on", {})
+    chat = [_question(0), _answer(0, thought=THOUGHTS[0]), _question(1), _answer(1, thought=THOUGHTS[1]), _question(0)]
+    text = render([form.message(message) for message in chat], True, **variables)
+    first, last = (thought in text for thought in THOUGHTS)
+    if not last:
+        return "none"
+    return "all" if first else "last"
 
 
 def _common(texts: Sequence[str], step: int = 1) -> str:
-    """Longest common beginning, in whole tags; with a step of -1 the longest common end."""
+    """Return the longest common beginning, in whole tags; with a step of -1 the longest common end."""
     rows = [SEGMENT.findall(text)[::step] for text in texts]
     same = takewhile(lambda column: len(set(column)) == 1, zip(*rows, strict=False))
     return "".join([column[0] for column in same][::step])
@@ -416,5 +432,5 @@ def _tags(text: str) -> list[str]:
 
 
 def _blank(text: str) -> str:
-    """White space that a text begins with."""
+    """Return the white space that a text begins with."""
     return text[: len(text) - len(text.lstrip())]

@@ -1,4 +1,4 @@
-"""How a chat template writes thoughts: the marks around them, and how a message carries one."""
+"""A chat template's form of thoughts: the marks around them, and the way in which a message carries one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ...errors import UserError
 from ..info import Thinking
 
 TAG = re.compile(r"<[^<>\s]{1,48}>|\[/?[A-Z_ ]{3,48}\]|◁[^◁▷\s]{1,32}▷")
-"""A tag in brackets."""
+"""Matches a tag in brackets."""
 
 State = Literal["start", "thought", "gap", "answer"]
-"""Where an answer is: start: nothing yet but white space; gap: behind a thought."""
+"""The place in an answer: start is before the first word, gap is behind a thought."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What stands around a thought, as text without the white space next to it."""
+    """The texts around a thought, without the white space next to them."""
 
     open: str = ""
     close: str = ""
@@ -39,68 +39,72 @@ class Marks:
     """White space that the template writes between the closing mark and the answer."""
 
     def state(self, prompt: str) -> State:
-        """Where an answer begins behind a prompt."""
+        """Determine the place at which a prompt leaves the answer."""
         end = prompt.rstrip()
         if self.open and end.endswith(self.open):
             return "thought"
         if end.endswith(self.close) or (self.answer and end.endswith(self.answer)):
             return "answer"
-        # An empty thought, and part of what leads to the answer.
+        # An empty thought, and part of the text before the answer.
         whole = re.compile(rf"{re.escape(self.open)}\s*{re.escape(self.close)}(?P<lead>.*)", re.DOTALL)
-        found = list(whole.finditer(end, max(0, end.rfind(self.open)) if self.open else len(end)))
-        return "answer" if found and self.resume.startswith(found[-1]["lead"]) else "start"
+        matches = list(whole.finditer(end, max(0, end.rfind(self.open)) if self.open else len(end)))
+        return "answer" if matches and self.resume.startswith(matches[-1]["lead"]) else "start"
 
     def written(self, thought: str, text: str) -> str:
-        """A whole answer, as the template would write it."""
+        """Write a whole answer as the template would."""
         return f"{self.lead}{self.open}{self.before}{thought}{self.after}{self.close}{self.gap}{self.resume}{text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What is found out about a template."""
+    """A template's handling of thoughts."""
 
     marks: Marks
     info: Thinking
     words: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What `think` may be → the template's variables for it."""
+    """Words that `think` accepts → the template's variables for them."""
     shape: tuple[str, ...] = ()
-    """Where the content carries the thought as `parts`: type and field; as `blocks`: the list's name, the types of thought and
-    answer, and the field."""
+    """For a content in `parts`: type and field of the thought; in `blocks`: the list's name, the types of thought and answer,
+    and the field."""
 
     @property
     def sentence(self) -> str:
-        """How the model thinks and how to switch it."""
+        """A description of the model's thinking and its switch."""
         info, (opening, close) = self.info, self.info.marks
         able = "can think" if info.default == "off" else "thinks"
         words = ", ".join(info.words)
         switch = f"--think takes {words} (by default {info.default or 'its own'})" if words else "there is no switch for it"
-        kept = {"none": "no thought", "last": "the last thought", "all": "all thoughts"}[info.kept]
-        return f"It {able} before it answers, between {opening} and {close}; {switch}. Later prompts keep {kept}."
+        later = {"none": "no thought", "last": "the last thought", "all": "all thoughts"}[info.kept]
+        return f"It {able} before it answers, between {opening} and {close}; {switch}. Later prompts keep {later}."
 
     def message(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A message for the template: its `thought` where the template wants it, or left out."""
-        made = dict(message)
-        thought, text = made.pop("thought", ""), made["content"]
+        """Convert a message for the template, with its `thought` in the template's place or left out."""
+        out = dict(message)
+        thought, text = out.pop("thought", ""), out["content"]
         match self.info.carrier:
             case _ if not thought:
                 pass
             case "parts":
                 kind, name = self.shape
-                made["content"] = [{"type": kind, name: thought}, {"type": "text", "text": text}]
+                out["content"] = [{"type": kind, name: thought}, {"type": "text", "text": text}]
             case "blocks":
                 rows, kind, other, name = self.shape
-                made["content"] = {rows: [{"type": kind, name: thought}, {"type": other, name: text}]}
+                out["content"] = {rows: [{"type": kind, name: thought}, {"type": other, name: text}]}
             case "content":
-                made["content"] = self.marks.written(thought, text)
+                out["content"] = self.marks.written(thought, text)
             case "":
                 pass
             case key:
-                made[key] = thought
-        return made
+                out[key] = thought
+        return out
 
 
-def no_variables(think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables of a model without a chat template."""
-    if given or think not in ("", "off"):
+def no_variables(think: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables of a model without a chat template: none.
+
+    Raises:
+        UserError: some are set.
+    """
+    if variables or think not in ("", "off"):
         raise UserError("This model has no chat template, so nothing can be set in one. Leave out think and its variables.")
     return {}

@@ -1,10 +1,10 @@
-"""Parts an answer into thought and text, exactly and as it comes.
+"""The division of an answer into thought and text, exact and incremental.
 
-An answer is a row of units: characters, and *atoms*, the ids of tokens that the vocabulary has for whole tags. A mark is a row
-of units too: `<|channel|>analysis<|message|>` is atom, eight characters, atom. Where the vocabulary has a token for a tag, only
-that token is one, so an answer that explains `<think>` and spells it stays an answer; a mark without atoms opens a thought only
-before the first word. Nothing is decided on half a mark (it waits), so it makes no difference how a text is cut into tokens and
-passes. Nothing is left out but marks, with the white space that the template writes next to them.
+An answer is a row of units: characters, and *atoms*, the ids of tokens that stand for whole tags. A mark is a row of units too:
+`<|channel|>analysis<|message|>` is an atom, eight characters, and an atom. If the vocabulary has a token for a tag, only that
+token counts, so an answer that explains `<think>` by spelling it stays an answer; a mark without atoms opens a thought only
+before the first word. Half a mark waits for the rest, so the cuts between tokens and passes make no difference. Only marks are
+left out, with the white space that the template writes next to them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .form import TAG, Marks, State
 Unit = str | int
 Row = tuple[Unit, ...]
 Rule = tuple[Row, State, str]
-"""A row of units that is a mark, the state behind it, and the white space to leave out there."""
+"""A mark as a row of units, the state behind it, and the white space to leave out there."""
 
 HEADER = 48
-"""Most units of a header between its first and its last tag, such as <|channel|>commentary to=user<|message|>."""
+"""Most units between the first and the last tag of a header such as <|channel|>commentary to=user<|message|>."""
 
 THOUGHT, ANSWER = 1, 0
 
 
 def units(text: str, atoms: Mapping[str, int]) -> Row:
-    """A text in which atoms stand for their names."""
+    """Split a text into units, with atoms for the names of tags."""
     row: list[Unit] = []
     names = sorted(filter(None, atoms), key=len, reverse=True)
     for i, part in enumerate(re.split(f"({'|'.join(map(re.escape, names))})", text) if names else [text]):
@@ -37,25 +37,25 @@ def units(text: str, atoms: Mapping[str, int]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Marks as rows of units, by the state in which they may come."""
+    """Marks as rows of units, for each state in which they may come."""
 
     rows: Mapping[State, Sequence[Rule]]
     firsts: Mapping[State, frozenset[Unit]]
-    """Units that a row of this state, or the white space before it, begins with."""
+    """The first units of each state's rows."""
     atoms: frozenset[int]
     close: int | None
-    """The token that closes a thought, if one alone does."""
+    """The token that closes a thought, if it is a single one."""
     heads: frozenset[Unit]
-    """Atoms that begin a header whose words may be others than those known."""
+    """Atoms that begin a header, whose words may be unknown."""
     header: Row
-    """The header of a thought, which ends like all headers."""
+    """The header of a thought, whose last unit ends every header."""
 
 
-def rules_of(marks: Marks, names: Mapping[str, int]) -> Rules:
-    """The rules for a template's marks.
+def compile_rules(marks: Marks, names: Mapping[str, int]) -> Rules:
+    """Compile the rules for a template's marks.
 
     Args:
-        marks: of the template.
+        marks: the template's.
         names: text of every token that stands for a whole tag → its id.
     """
     opening, close, answer, resume = (units(mark, names) for mark in (marks.open, marks.close, marks.answer, marks.resume))
@@ -65,23 +65,23 @@ def rules_of(marks: Marks, names: Mapping[str, int]) -> Rules:
     closing: list[Rule] = [(units(marks.after, {}) + close, "gap", marks.gap), (close, "gap", marks.gap)]
     tags = [tag.end() for tag in TAG.finditer(marks.finish)]
     finish: list[Rule] = [(units(marks.finish[:end], names), "answer", "") for end in tags]
-    again = [to_thought] if opening and isinstance(opening[0], int) else []
+    reopening = [to_thought] if opening and isinstance(opening[0], int) else []
     doubled: list[Rule] = [(close, "answer", marks.gap)] if isinstance(close[0], int) else []
-    told: dict[State, list[Rule]] = {
+    by_state: dict[State, list[Rule]] = {
         "start": [to_thought, *to_answer],
         "thought": [*closing, *sure],
         "gap": [to_thought, *to_answer, (close, "gap", marks.gap)],
-        "answer": [*again, *sure, *finish, *doubled],
+        "answer": [*reopening, *sure, *finish, *doubled],
     }
-    rows = {state: [row for row in known if row[0]] for state, known in told.items()}
+    rows = {state: [row for row in rules if row[0]] for state, rules in by_state.items()}
     heads, header = frozenset[Unit](), Row()
     if answer and len(opening) > 2 and isinstance(opening[-1], int) and opening[-1] == answer[-1]:
         heads = frozenset(row[0] for row in (opening, answer, resume) if row and isinstance(row[0], int))
         header = opening if heads else ()
     return Rules(
         rows,
-        {state: frozenset(row[0] for row, _, _ in known) | heads for state, known in rows.items()},
-        frozenset(unit for known in rows.values() for row, _, _ in known for unit in row if isinstance(unit, int)),
+        {state: frozenset(row[0] for row, _, _ in rules) | heads for state, rules in rows.items()},
+        frozenset(unit for rules in rows.values() for row, _, _ in rules for unit in row if isinstance(unit, int)),
         close[0] if len(close) == 1 and isinstance(close[0], int) else None,
         heads,
         header,
@@ -89,12 +89,12 @@ def rules_of(marks: Marks, names: Mapping[str, int]) -> Rules:
 
 
 class Splitter:
-    """One answer's units, as they come, as thought and answer.
+    """A splitter of one answer into thought and text.
 
     Args:
         rules: of the model's marks.
-        state: where the prompt leaves the answer.
-        skip: white space that the template would still write before what comes.
+        state: the place at which the prompt leaves the answer.
+        skip: white space that the template would still write there.
     """
 
     def __init__(self, rules: Rules, state: State = "start", skip: str = "") -> None:
@@ -104,17 +104,18 @@ class Splitter:
         self._skip = skip
         self._waiting: list[Unit] = []
         self.bound = False
-        """Whether all that comes is the answer, whatever it spells."""
+        """Whether everything from here on is the answer, even marks."""
 
     def bind(self) -> None:
-        """Take what comes for the answer that a constraint asks for; blank lines before it were no part of it."""
+        """Treat everything from here on as the answer that a constraint asks for, without the white space before it."""
         self.bound = True
         self.state = "answer"
         self._waiting.clear()
 
     @property
     def part(self) -> int:
-        """The part in force. Marks are the thought's: an atom that waits is one, and so is likely what waits at the start."""
+        """The current part, THOUGHT or ANSWER. Marks belong to the thought: a waiting atom is one, and so, probably, is
+        text that waits at the start."""
         if self.state in ("thought", "answer"):
             return int(self.state == "thought")
         first = next((unit for unit in self._waiting if isinstance(unit, int) or not unit.isspace()), "")
@@ -124,16 +125,16 @@ class Splitter:
 
     @property
     def waiting(self) -> str:
-        """The text that may be half a mark."""
+        """Text that may be half a mark."""
         return "".join(unit for unit in self._waiting if isinstance(unit, str))
 
     @property
     def half(self) -> bool:
-        """Whether a mark has begun with its token and is not whole."""
+        """Whether a mark has begun with its token and is incomplete."""
         return any(isinstance(unit, int) for unit in self._waiting)
 
     def push(self, text: str, atom: int | None = None) -> list[tuple[int, str]]:
-        """Take text, and an atom behind it; return what is certain now, each with its part."""
+        """Add text, and an atom behind it; return the text that is certain now, each piece with its part."""
         if self.bound:
             return [(ANSWER, text)] if text else []
         plain = atom is None and not self._waiting and not self._skip and self.state in ("thought", "answer")
@@ -145,7 +146,7 @@ class Splitter:
         return self._settle(final=False)
 
     def finish(self) -> list[tuple[int, str]]:
-        """The end: what waits is a mark as it stands, or text."""
+        """End the answer; return the rest, in which an incomplete mark is text."""
         return self._settle(final=True)
 
     def _settle(self, *, final: bool) -> list[tuple[int, str]]:
@@ -156,10 +157,10 @@ class Splitter:
                 self._skip, at = self._skip[1:], at + 1
                 continue
             self._skip = ""
-            found = self._match(at, final)
-            if found is None:
+            match = self._match(at, final)
+            if match is None:
                 break
-            used, state, skip = found
+            used, state, skip = match
             if used:
                 self.state = state
                 self._skip = skip
@@ -180,7 +181,8 @@ class Splitter:
         return out
 
     def _match(self, at: int, final: bool) -> tuple[int, State, str] | None:
-        """How many units from here are a mark (0: this one is text), and what is behind it; None to wait for more."""
+        """Match a mark at a unit: its length (0 if the unit is text), the state and the white space behind it; None to wait for
+        more."""
         waiting, state, first = self._waiting, self.state, at
         if state in ("start", "gap"):  # white space before a mark belongs to it
             while first < len(waiting) and isinstance(unit := waiting[first], str) and unit.isspace():

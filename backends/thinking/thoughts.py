@@ -1,4 +1,4 @@
-"""One model's thoughts: told from its answers token by token, and ended where they are long enough."""
+"""One model's thoughts: their separation from answers token by token, and their end after a budget."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from ..info import Thinking
 from .form import Form, Marks
-from .split import Splitter, rules_of
+from .split import Splitter, compile_rules
 
 END = 64
-"""Tokens at the end of a prompt that may say whether a thought is open; generation prompts are shorter."""
+"""Tokens at the end of a prompt that show whether a thought is open; generation prompts are shorter."""
 
 PAIRS = (
     ("<think>", "</think>"),
@@ -21,14 +21,14 @@ PAIRS = (
     ("<mm:think>", "</mm:think>"),
     ("◁think▷", "◁/think▷"),
 )
-"""Marks of models whose template says nothing of thoughts (MiniMax M1, MiMo-VL, Magistral): found where both are tokens."""
+"""Marks of models whose template does not handle thoughts (MiniMax M1, MiMo-VL, Magistral), used if both are tokens."""
 
 FIELDS = ("reasoning_content", "thinking", "reasoning")
 """Names of the thought in a `response_template`."""
 
 
 class Thoughts:
-    """How a model's thoughts are read.
+    """The reader of a model's thoughts.
 
     Args:
         form: how its template writes them.
@@ -42,37 +42,41 @@ class Thoughts:
     ) -> None:
         self.form = form
         self.info = replace(form.info, sentence=form.sentence)
-        self._rules = rules_of(form.marks, names)
+        self._rules = compile_rules(form.marks, names)
         self.spell = spell
         self._encode = encode
 
     def splitter(self, prompt: Sequence[int]) -> Splitter:
-        """What parts the answer to a prompt."""
+        """Make the splitter for the answer to a prompt."""
         marks, end = self.form.marks, self.spell(prompt[-END:])
         state, bare = marks.state(end), end.rstrip()
-        usual = marks.before if state == "thought" else marks.gap if bare.endswith(marks.close) and not marks.resume else ""
+        usual = ""
+        if state == "thought":
+            usual = marks.before
+        elif bare.endswith(marks.close) and not marks.resume:
+            usual = marks.gap
         return Splitter(self._rules, state, usual.removeprefix(end[len(bare) :]))
 
     def closing(self, last: str) -> list[int]:
-        """Tokens that end a thought, whose last characters may be half of what does, and lead to the answer."""
+        """Encode the end of a thought and the beginning of the answer, given the thought's last characters."""
         marks = self.form.marks
         after = "" if last.endswith(marks.after) else marks.after
         return self._encode(f"{after}{marks.close}{marks.gap}{marks.resume}")
 
 
 def usual_pair(names: Collection[str]) -> tuple[()] | tuple[str, str]:
-    """The usual marks that a vocabulary has a token for each of; none where it has no such pair."""
+    """Return the usual marks that are both tokens of a vocabulary; empty if there are none."""
     return next((pair for pair in PAIRS if set(pair) <= set(names)), ())
 
 
 def from_vocabulary(names: Mapping[str, int]) -> Form | None:
-    """The marks of a model whose template says nothing, where its vocabulary has a usual pair."""
+    """Make the form of a model whose template does not handle thoughts from its vocabulary; None without a usual pair."""
     pair = usual_pair(names)
     return _bare(Marks(*pair, before="\n", after="\n", gap="\n\n")) if pair else None
 
 
 def from_response_template(spec: Any) -> Form | None:
-    """The marks in a `response_template` of transformers (tokenizer_config.json), where they are plain texts."""
+    """Read the marks in a `response_template` of transformers (tokenizer_config.json); None if they are not plain texts."""
     fields = spec.get("fields") if isinstance(spec, Mapping) else None
     if not isinstance(fields, Mapping):
         return None
@@ -80,9 +84,9 @@ def from_response_template(spec: Any) -> Form | None:
     answer: Any = fields["content"] if isinstance(fields.get("content"), Mapping) else {}
 
     def text(field: Any, name: str) -> str:
-        told = field.get(name)
-        told = told[0] if isinstance(told, list) and told else told
-        return told if isinstance(told, str) else ""
+        value = field.get(name)
+        value = value[0] if isinstance(value, list) and value else value
+        return value if isinstance(value, str) else ""
 
     opening, close = text(thought, "open"), text(thought, "close").strip()
     if not opening.strip() or not close:

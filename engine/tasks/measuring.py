@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
-from ...backends.grammars.constraint import constraint_of
+from ...backends.grammars.constraint import parse_constraint
 from ...backends.info import flops
 from ...backends.rounding import Measurement
 from ...decoders.conversation import Conversation
@@ -129,7 +129,7 @@ def measure_answer(
         method,
         settings=settings,
         max_tokens=max_tokens,
-        constraint=constraint_of(constraint),
+        constraint=parse_constraint(constraint),
     )
     with Timer() as timer:
         while generation.finish_reason is None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model, UserError
-from specchat.backends.grammars.constraint import constraint_of, grammar, json_schema, regex
+from specchat.backends.grammars.constraint import parse_constraint, grammar, json_schema, regex
 from specchat.backends.grammars.matcher import Matcher
 
 S, I, N, B = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}  # noqa: E741
@@ -155,9 +155,9 @@ def test_an_exploding_grammar_ends_with_a_sentence_or_goes_on(builtin_model: Mod
 
 
 def test_plain_data_makes_a_constraint() -> None:
-    assert constraint_of(None) is None
-    made = constraint_of({"kind": "json_schema", "text": json.dumps({"title": "Person"})})
+    assert parse_constraint(None) is None
+    made = parse_constraint({"kind": "json_schema", "text": json.dumps({"title": "Person"})})
     assert made is not None
     assert made.name == "Person"
     with pytest.raises(UserError, match="json_schema, json_object, regex, grammar"):
-        constraint_of({"kind": "xml"})
+        parse_constraint({"kind": "xml"})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from specchat.backends import UserError
 from specchat.backends.chat_template import Template
 from specchat.backends.thinking.form import TAG, Marks
-from specchat.backends.thinking.split import Splitter, rules_of, units
+from specchat.backends.thinking.split import Splitter, compile_rules, units
 from specchat.backends.thinking.thoughts import from_response_template, from_vocabulary
 
 from ..cases import cases
@@ -130,7 +130,7 @@ def names_of(marks: Marks) -> dict[str, int]:
 def part(marks: Marks, whole: str, cuts: list[int], *, atoms: bool, prompt: str = "") -> tuple[str, str]:
     """Thought and answer of a text that comes in tokens of some lengths."""
     names = names_of(marks) if atoms else {}
-    splitter, row, told, at = Splitter(rules_of(marks, names), marks.state(prompt)), units(whole, names), ["", ""], 0
+    splitter, row, told, at = Splitter(compile_rules(marks, names), marks.state(prompt)), units(whole, names), ["", ""], 0
     for i in range(len(row) + 1):
         size = cuts[i % len(cuts)]
         piece = row[at : at + size]
@@ -206,7 +206,7 @@ def test_what_is_hard() -> None:
 
 def test_a_tag_that_is_a_token_is_text_where_it_is_spelled() -> None:
     """An answer that explains <think> writes it in pieces, and stays an answer."""
-    splitter = Splitter(rules_of(QWEN, names_of(QWEN)), "start")
+    splitter = Splitter(compile_rules(QWEN, names_of(QWEN)), "start")
     pieces = [*splitter.push("Write "), *splitter.push("<th"), *splitter.push("ink> and </think>.\n"), *splitter.finish()]
     assert "".join(text for _, text in pieces) == "Write <think> and </think>.\n"
     assert {kind for kind, _ in pieces} == {0}
@@ -214,7 +214,7 @@ def test_a_tag_that_is_a_token_is_text_where_it_is_spelled() -> None:
 
 def test_plain_text_passes_at_once() -> None:
     """Nothing is held back of an answer whose model could still think, nor of a thought, but what may be a mark."""
-    splitter = Splitter(rules_of(QWEN, names_of(QWEN)), "thought")
+    splitter = Splitter(compile_rules(QWEN, names_of(QWEN)), "thought")
     assert splitter.push("Hm, so") == [(1, "Hm, so")]
     assert splitter.push(" <think>") == [(1, " <think>")]
     assert splitter.push(".\n") == [(1, ".")]

@@ -57,7 +57,7 @@ EAGLE: dict[str, Case] = {
     "odd heads": ({"head_dim": 7}, "Cannot read .*config.json"),
     "rope": ({"rope_scaling": {"rope_type": "magic", "factor": 2.0}}, "config.json"),
     "layer list": ({"eagle_aux_hidden_state_layer_ids": "all"}, "does not list the target's layers"),
-    "logit_scale": ({"logit_scale": "big"}, "logit_scale is big"),
+    "logit_scale": ({"logit_scale": "big"}, "needs a number for logit_scale, not big"),
 }
 DFLASH: dict[str, Case] = {
     "no fc": ({"changes": {"fc.weight": None}}, "it lacks fc.weight"),
