@@ -17,11 +17,11 @@ __all__ = [
     "Stops",
     "Totals",
     "broken",
-    "parse_constraint",
     "describe",
     "effective_label",
     "elsewhere",
     "get",
     "methods",
+    "parse_constraint",
     "parse_params",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model, UserError
-from specchat.backends.grammars.constraint import parse_constraint, grammar, json_schema, regex
+from specchat.backends.grammars.constraint import grammar, json_schema, parse_constraint, regex
 from specchat.backends.grammars.matcher import Matcher
 
 S, I, N, B = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}  # noqa: E741

@@ -213,7 +213,7 @@ WRONG: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[dict[str, Any], d
         partial(eagle_file, drafted=512),
         {
             "width": ({"target_hidden_size": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
-            "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have \(1, 2, 6\): it has 6 layers"),
+            "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have: it has 6 layers"),
             "two taps": ({"target_layers": [1, 2]}, {}, "one layer and read 3 of the target's. .* 1 layer and reads 2"),
             "no taps": ({"target_layers": None}, {}, r"damaged \(target_layers is None\)"),
             "layers": ({"block_count": 2}, {}, "has 2 layers and reads 3"),
@@ -226,7 +226,7 @@ WRONG: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[dict[str, Any], d
         dflash_file,
         {
             "width": ({"embedding_length": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
-            "taps": ({"target_layers": [1, 6]}, {}, r"layers that heads-target does not have \(1, 6\): it has 6 layers"),
+            "taps": ({"target_layers": [1, 6]}, {}, r"layers that heads-target does not have: it has 6 layers"),
             "block": ({"block_size": 1}, {}, r"damaged \(block_size is 1\)"),
             "no mask": ({MASK: None}, {}, r"damaged \(mask_token_id is None\)"),
             "mask": ({MASK: 5000}, {}, "uses the token 5,000 as its mask, and heads-target has 2,048 tokens"),
