@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..option import NEXT_ANSWER, option
+from ..option import NEXT_ANSWER, declared_options, option
 
 if TYPE_CHECKING:
     from .grammars.matcher import Mask
@@ -42,14 +42,18 @@ class Sampling:
     """
 
     temperature: float = to_sample(
-        0.0, "0 picks the most probable token (greedy); 1 samples from the model's own distribution.", "X"
+        0.0, "0 picks the most probable token (greedy); 1 samples from the model's own distribution.", "X", low=0
     )
-    top_k: int = to_sample(0, "Keep the K most probable tokens; 0 keeps all.", "K")
-    top_p: float = to_sample(1.0, "Keep the fewest most probable tokens that reach this total probability.", "X")
-    min_p: float = to_sample(0.0, "Keep tokens at least this probable, as a share of the best one.", "X")
-    repetition_penalty: float = to_sample(1.0, "Above 1: avoid tokens that have already occurred.", "X")
+    top_k: int = to_sample(0, "Keep the K most probable tokens; 0 keeps all.", "K", low=0, title="Top-k")
+    top_p: float = to_sample(
+        1.0, "Keep the fewest most probable tokens that reach this total probability.", "X", above=0, high=1, title="Top-p"
+    )
+    min_p: float = to_sample(
+        0.0, "Keep tokens at least this probable, as a share of the best one.", "X", low=0, high=1, title="Min-p"
+    )
+    repetition_penalty: float = to_sample(1.0, "Above 1: avoid tokens that have already occurred.", "X", above=0)
     """Divides the positive logits of tokens already on the path, and multiplies the negative ones."""
-    seed: int = to_sample(0, "The same seed gives the same text.", "N")
+    seed: int = to_sample(0, "The same seed gives the same text.", "N", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
         """Reject values that are out of range.
@@ -57,16 +61,8 @@ class Sampling:
         Raises:
             UserError: names the setting and its range.
         """
-        checks = (
-            (self.temperature >= 0, "temperature must be 0 or more"),
-            (self.top_k >= 0, "top_k must be 0 (off) or more"),
-            (0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
-            (0 <= self.min_p <= 1, "min_p must be between 0 and 1"),
-            (self.repetition_penalty > 0, "repetition_penalty must be above 0"),
-        )
-        for holds, sentence in checks:
-            if not holds:
-                raise UserError(f"{sentence}.")
+        for name, declared in declared_options(Sampling).items():
+            declared.parse(getattr(self, name), name)
 
     @property
     def greedy(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..backends.info import Label
     from .acceptance import Acceptance
-    from .base import Context, Drafter, NoParams, StepOutcome, Verified, describe_params, param, parse_params
+    from .base import Context, Drafter, NoParams, StepOutcome, Verified, describe_params, option, parse_params
     from .conversation import Conversation, encode_prompt
     from .loop import Generation, Step, generate
     from .registry import describe
@@ -36,7 +36,7 @@ __all__ = [
     "describe_params",
     "encode_prompt",
     "generate",
-    "param",
+    "option",
     "parse_params",
 ]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
-from math import isfinite
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..backends.base import Model, Sampling, Scores, Session
 from ..backends.heads.base import Head
 from ..backends.info import Capabilities, Label
 from ..errors import UserError, did_you_mean
+from ..option import Option, declared_options
+from ..option import option as option
 from .acceptance import EXACT, Acceptance
 from .needs import Need, TrainedDrafter
 from .parts.sizes import Sizes
@@ -135,23 +136,6 @@ class StepOutcome:
         return {"tokens": tuple(self.tokens), "probs": self.probs, **counts, **ahead, **self.tree.record(self.path)}
 
 
-def param(
-    default: Any,
-    doc: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    choices: Sequence[str] = (),
-    length: bool | str = False,
-) -> Any:
-    """Declare a setting of a method, a field of its `Params`: default, one line of documentation, and range.
-
-    `length` marks the setting that the keys for longer and shorter drafts change; "setting=value" marks it only while that
-    setting has that value. The first one marked counts.
-    """
-    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": tuple(choices), "length": length})
-
-
 @dataclass(frozen=True, slots=True)
 class NoParams:
     """A method without settings."""
@@ -166,7 +150,7 @@ Elsewhere = Mapping[str, tuple[str, str]]
 
 
 class Configured:
-    """Base of classes whose settings `param` declares."""
+    """Base of classes whose settings `option` declares."""
 
     name: ClassVar[str]
     Params: ClassVar[type[Any]] = NoParams
@@ -300,70 +284,41 @@ def effective_label(
     return model.identical if label == "identical" and model is not None else label
 
 
-ON_OFF = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-"""Words for a setting that is on or off."""
-
-KINDS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool, "str": str}
-"""The types that a setting can have."""
-
-
-def setting_type(f: Any) -> str:
-    """Name a `Params` field's type, whether or not its module postpones annotations."""
-    return str(getattr(f.type, "__name__", f.type))
-
-
 def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
     """Describe each of a method's settings as plain data: name, type, default, range and documentation."""
     return [
         {
-            "name": f.name,
-            "type": setting_type(f),
-            "default": None if f.default is MISSING else f.default,
-            "low": f.metadata.get("low"),
-            "high": f.metadata.get("high"),
-            "choices": list(f.metadata.get("choices", ())),
-            "length": f.metadata.get("length", False),
-            "doc": f.metadata.get("doc", ""),
+            "name": name,
+            "type": param.type,
+            "default": param.default,
+            "low": param.low,
+            "high": param.high,
+            "choices": list(param.choices),
+            "length": param.length,
+            "doc": param.help,
         }
-        for f in fields(method.Params)
+        for name, param in declared_options(method.Params).items()
     ]
 
 
-def parse_params(method: type[Configured], settings: dict[str, Any]) -> Any:
+def find_param(method: type[Configured], name: str) -> Option:
+    """Return the declaration of a method's setting.
+
+    Raises:
+        UserError: there is none of this name; suggests the nearest.
+    """
+    declared = declared_options(method.Params)
+    if name not in declared:
+        hint = did_you_mean(name, declared, None if declared else "it has no settings.")
+        raise UserError(f"Method {method.name} has no setting {name!r}: {hint}")
+    return declared[name]
+
+
+def parse_params(method: type[Configured], settings: Mapping[str, Any]) -> Any:
     """Make a method's `Params` from names and values (text as typed, or plain data).
 
     Raises:
         UserError: a name is unknown (suggests the nearest), or a value has the wrong type or is out of range.
     """
-    declared = {f.name: f for f in fields(method.Params)}
-    values: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name not in declared:
-            hint = did_you_mean(name, declared, None if declared else "it has no settings.")
-            raise UserError(f"Method {method.name} has no setting {name!r}: {hint}")
-        values[name] = _convert(method.name, declared[name], value)
+    values = {name: find_param(method, name).parse(value, f"{method.name}.{name}") for name, value in settings.items()}
     return method.Params(**values)
-
-
-def _convert(method: str, f: Any, value: Any) -> Any:
-    kind = KINDS[setting_type(f)]
-    if kind is bool and isinstance(value, str):
-        if value.lower() not in ON_OFF:
-            raise UserError(f"{method}.{f.name} takes on or off, not {value!r}.")
-        return ON_OFF[value.lower()]
-    try:
-        out = kind(value)
-        if (kind is float and not isfinite(out)) or (kind is int and not isinstance(value, str) and out != value):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError):
-        noun = {int: "a whole number", float: "a number"}.get(kind, "text")
-        raise UserError(f"{method}.{f.name} takes {noun}, not {value!r}.") from None
-    low, high, choices = f.metadata.get("low"), f.metadata.get("high"), f.metadata.get("choices")
-    if choices and out not in choices:
-        raise UserError(f"{method}.{f.name} takes one of {', '.join(choices)}, not {value!r}.")
-    if (low is not None and out < low) or (high is not None and out > high):
-        bounds = f"between {low} and {high}"
-        if low is None or high is None:
-            bounds = f"at most {high}" if low is None else f"at least {low}"
-        raise UserError(f"{method}.{f.name} must be {bounds}, not {value}.")
-    return out

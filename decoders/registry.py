@@ -13,7 +13,8 @@ from typing import Any, get_args
 from ..backends.heads.base import HeadName
 from ..backends.info import Capabilities
 from ..errors import UserError, did_you_mean
-from .base import KINDS, Drafter, Group, describe_params, parse_params, setting_type
+from ..option import TYPES, declared_options
+from .base import Drafter, Group, describe_params, parse_params
 from .needs import Chains, Present
 
 BUILT_IN = {
@@ -69,9 +70,10 @@ def _checked(method: object, source: str) -> type[Drafter]:
         raise TypeError(f"{source}.group is none of {', '.join(get_args(Group))}")
     if not is_dataclass(method.Params):
         raise TypeError(f"{source}.Params is not a dataclass")
+    declared = declared_options(method.Params)
     for setting in fields(method.Params):
-        if setting_type(setting) not in KINDS:
-            raise TypeError(f"{source}.Params.{setting.name} is none of {', '.join(KINDS)}")
+        if setting.name not in declared or declared[setting.name].type not in TYPES:
+            raise TypeError(f"{source}.Params.{setting.name} is no option of a type among {', '.join(TYPES)}")
     return method
 
 

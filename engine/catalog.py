@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ..backends.grammars.constraint import Constraint, parse_constraint
 from ..decoders.acceptance import Acceptance
-from ..decoders.base import ON_OFF, effective_label, parse_params
+from ..decoders.base import effective_label, find_param, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
 from ..decoders.stats import Share, Totals
 from ..decoders.text import Stops
 
 __all__ = [
-    "ON_OFF",
     "Acceptance",
     "Constraint",
     "Share",
@@ -20,6 +19,7 @@ __all__ = [
     "describe",
     "effective_label",
     "elsewhere",
+    "find_param",
     "get",
     "methods",
     "parse_constraint",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, TypedDict
 
 from ..backends.base import Sampling
 from ..backends.info import MOST_NODES, Capabilities, flops, least_share, plain_passes
@@ -23,22 +25,25 @@ from ..backends.options import (
     rebuild_command,
 )
 from ..backends.remote.address import find_server, is_url, parse_url
-from ..option import NEXT_ANSWER, declared_options, option
+from ..errors import UserError
+from ..option import declared_options, option
+from ..plain_file import as_text, user_path
 
 __all__ = [
     "BACKENDS",
     "BUILTIN",
     "BUILTIN_DRAFT",
     "BUILTIN_EAGLE",
+    "CONSTRAINTS",
     "DRAFTING",
     "LOADING",
     "MOST_NODES",
-    "SHAPES",
     "SHIPPED",
     "AnswerOptions",
     "Capabilities",
     "DraftOptions",
     "LoadOptions",
+    "ModelSelection",
     "Sampling",
     "builtin_gguf",
     "builtin_path",
@@ -53,26 +58,141 @@ __all__ = [
     "rebuild_command",
 ]
 
+MODEL_NAME = {"pattern": r"(?s).*\S.*", "takes": "a model, a folder, a GGUF file, or owner/name on the Hub"}
+
+
+def _check_model(name: str) -> str:
+    """Refuse an address that holds a password."""
+    if is_url(name):
+        parse_url(name)
+    return name
+
+
+def _check_draft_models(names: tuple[str, ...]) -> tuple[str, ...]:
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{repeated[0]} is named more than once. Each draft model must be another one.")
+    return names
+
 
 @dataclass(frozen=True, kw_only=True)
 class DraftOptions:
     """Options of the draft model's load that differ from its target's."""
 
-    draft_device: str | None = at_load(None, "Device of the draft model; by default the model's.", "DEVICE", **DEVICE)
-    draft_dtype: str | None = at_load(None, "Data type of the draft model; by default the model's.", "DTYPE", choices=DTYPES)
+    draft_device: str | None = at_load(
+        None, "Device of the draft model; by default the model's.", "DEVICE", **DEVICE, unset="the model's"
+    )
+    draft_dtype: str | None = at_load(
+        None,
+        "Data type of the draft model; by default the model's.",
+        "DTYPE",
+        choices=DTYPES,
+        title="Draft data type",
+        unset="the model's",
+    )
     draft_threads: int | None = at_load(
         None,
         "CPU threads of the draft model's own, to draft on while the model verifies; by default they take turns.",
         "N",
         low=1,
+        unset="the model's, in turns",
     )
 
 
-LIMIT: Any = {"group": "Sampling and limits", "when": NEXT_ANSWER}
+@dataclass(frozen=True, kw_only=True)
+class ModelSelection(LoadOptions, DraftOptions):
+    """A model, the models that draft for it, and the options of their load."""
 
-SHAPES = {"schema": "json_schema", "regex": "regex", "grammar": "grammar", "json_object": "json_object"}
+    model: str = at_load(
+        BUILTIN,
+        "The model: builtin, a folder with safetensors weights, FILE.gguf, OWNER/NAME on the Hub (OWNER/NAME:Q4_K_M for a GGUF "
+        "file there), ollama:NAME:TAG, or the address of a server (http://HOST:PORT, #NAME behind it for one of its models).",
+        "MODEL",
+        **MODEL_NAME,
+        check=_check_model,
+    )
+    draft_model: tuple[str, ...] = at_load(
+        (),
+        "Draft model or trained drafter, given like the model, or several draft models; the built-in model has its own.",
+        "MODEL",
+        **MODEL_NAME,
+        check=_check_draft_models,
+    )
+    servers: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Servers by name, as in the settings: their addresses, and the places of their keys (never the keys)."""
+
+    def load_options(self) -> dict[str, Any]:
+        """Return the options of the load besides the model's name, as fields of `Load`."""
+        names = ("draft_model", *DRAFTING, *LOADING, "servers")
+        return {name: getattr(self, name) for name in names}
+
+    def selection(self) -> ModelSelection:
+        """Return these fields alone, of an object that has more."""
+        return ModelSelection(**{f.name: getattr(self, f.name) for f in fields(ModelSelection)})
+
+
+MOST_CONSTRAINT_BYTES = 4_000_000
+
+CONSTRAINTS = {"schema": "json_schema", "regex": "regex", "grammar": "grammar", "json_object": "json_object"}
 """Options that constrain answers, with the kind of constraint that each is. Only one applies: of several in one place the
 first; a stronger place overrides the others."""
+
+
+class ConstraintFields(TypedDict):
+    """A constraint on answers, as in `Generate`."""
+
+    kind: str
+    """json_schema, json_object, regex or grammar."""
+    text: str
+
+
+def _read_constraint(name: str, value: str) -> str:
+    """Return the text of a schema, a regex or a grammar: `value`, or the content of the file that it names.
+
+    Raises:
+        UserError: there is no such file, or the constraint cannot be used; says which part.
+    """
+    from .catalog import Constraint
+
+    match name:
+        case "schema":
+            inline = value.lstrip()[:1] in ("{", "[", '"') or value.strip() in ("true", "false")
+        case "grammar":
+            inline = "\n" in value or "::=" in value or value.lstrip().startswith("start:")
+        case _:
+            inline = True
+    if not value.strip():
+        return ""
+    text = value if inline else _read_file(value, "the JSON schema itself" if name == "schema" else "the grammar itself")
+    Constraint(CONSTRAINTS[name], text).check()  # type: ignore[arg-type]
+    return text
+
+
+def _read_file(name: str, alternative: str) -> str:
+    try:
+        with user_path(name).open("rb") as file:
+            data = file.read(MOST_CONSTRAINT_BYTES + 1)
+    except OSError as error:
+        reason = "There is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise UserError(f"{name} cannot be read ({reason}). Give a file, or {alternative}.") from None
+    if len(data) > MOST_CONSTRAINT_BYTES:
+        raise UserError(f"{name} is too large to follow. Use a smaller part of it.")
+    return as_text(data)
+
+
+def _check_acceptance(rule: str) -> str:
+    from .catalog import Acceptance
+
+    return str(Acceptance.parse(rule))
+
+
+def _check_stops(texts: Sequence[str]) -> Sequence[str]:
+    from .catalog import Stops
+
+    Stops(texts)
+    return texts
+
+
+limit = partial(option, group="Sampling and limits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,41 +204,63 @@ class AnswerOptions:
         "When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA.",
         "RULE",
         group="Decoding",
-        when=NEXT_ANSWER,
+        title="Acceptance rule",
+        check=_check_acceptance,
     )
     sampling: Sampling = field(default_factory=Sampling)
-    max_tokens: int | None = option(
-        None, "Stop an answer after N tokens; by default when the context is full.", "N", **LIMIT, low=1
+    max_tokens: int | None = limit(
+        None,
+        "Stop an answer after N tokens; by default when the context is full.",
+        "N",
+        low=1,
+        title="Token limit",
+        unset="until the context is full",
     )
-    stop: tuple[str, ...] = option((), "End an answer at this text.", "TEXT", **LIMIT)
-    stop_loops: bool = option(True, "Stop an answer that repeats itself endlessly (the default, but not with JSON).", **LIMIT)
-    schema: str = option("", "Answers are JSON that matches this JSON schema, given as a file or as itself.", "FILE", **LIMIT)
-    regex: str = option("", "Answers match this regex, from start to end.", "REGEX", **LIMIT)
-    grammar: str = option(
-        "", "Answers match this grammar (Lark as llguidance reads it, or GBNF), given as a file or as itself.", "FILE", **LIMIT
+    stop: tuple[str, ...] = limit((), "End an answer at this text.", "TEXT", title="Stop texts", check=_check_stops)
+    stop_loops: bool = limit(
+        True,
+        "Stop an answer that repeats itself endlessly (the default, but not with JSON).",
+        title="Stop endless repetition",
     )
-    json_object: bool = option(False, "Answers are JSON objects, whatever is in them.", **LIMIT)
-    think: str = option(
+    schema: str = limit(
+        "",
+        "Answers are JSON that matches this JSON schema, given as a file or as itself.",
+        "FILE",
+        title="JSON schema",
+        check=partial(_read_constraint, "schema"),
+    )
+    regex: str = limit("", "Answers match this regex, from start to end.", "REGEX", check=partial(_read_constraint, "regex"))
+    grammar: str = limit(
+        "",
+        "Answers match this grammar (Lark as llguidance reads it, or GBNF), given as a file or as itself.",
+        "FILE",
+        check=partial(_read_constraint, "grammar"),
+    )
+    json_object: bool = limit(False, "Answers are JSON objects, whatever is in them.", title="Any JSON object")
+    think: str = limit(
         "",
         "How the model thinks before it answers, in its own words: on, off, low, medium, high, … `specchat doctor MODEL` lists "
         "them; by default as its chat template has it.",
         "WORD",
-        **LIMIT,
+        title="Thinking",
+        unset="as the model does",
     )
-    think_budget: int | None = option(None, "End a thought after N tokens.", "N", **LIMIT, low=0)
-    template_var: tuple[str, ...] = option(
+    think_budget: int | None = limit(
+        None, "End a thought after N tokens.", "N", low=0, title="Longest thought", unset="no limit"
+    )
+    template_var: tuple[str, ...] = limit(
         (),
         "A variable of the chat template.",
         "NAME=VALUE",
-        **LIMIT,
-        form=r"(?s)\s*[A-Za-z_]\w*\s*=.*",
-        shape="texts of the form NAME=VALUE",
+        pattern=r"(?s)\s*[A-Za-z_]\w*\s*=.*",
+        takes="texts of the form NAME=VALUE",
+        title="Template variables",
     )
 
     @property
-    def constraint(self) -> dict[str, str] | None:
-        """The constraint on answers, as in `Generate`; None without one."""
-        for name, kind in SHAPES.items():
+    def constraint(self) -> ConstraintFields | None:
+        """The constraint on answers; None without one."""
+        for name, kind in CONSTRAINTS.items():
             if value := getattr(self, name):
                 return {"kind": kind, "text": value if isinstance(value, str) else ""}
         return None

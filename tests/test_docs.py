@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from specchat.app.cli.main import _words, app
+from specchat.app.cli.main import _complete_resume, app
 from specchat.app.settings.keymap import ALL, every_way
 from specchat.app.tui.actions.table import COMMANDS
 from specchat.benchmarks import gpu
@@ -119,7 +119,7 @@ def parses(command: Any, words: list[str]) -> None:
 @each_page
 def test_shell_commands_are_understood(page: Path) -> None:
     for line in shell_lines(page):
-        parses(typer.main.get_command(app), _words(shlex.split(line)[1:]))
+        parses(typer.main.get_command(app), _complete_resume(shlex.split(line)[1:]))
 
 
 @each_page

@@ -1,4 +1,4 @@
-"""`specchat chats`: the chats from outside."""
+"""`specchat chats` and `specchat why`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 chats = typer.Typer(name="chats", help="List, search, show, delete and export your chats.", no_args_is_help=True)
 
-Which = Annotated[str, argument("The chat's number, title, or part of its title.", "CHAT", completion_shell.chats)]
-Thoughts = Annotated[bool, flag("--thoughts", "With what the model thought.")]
+Chat = Annotated[str, argument("The chat's number, title, or part of its title.", "CHAT", completion_shell.chats)]
+Thoughts = Annotated[bool, flag("--thoughts", "Include the model's thoughts.")]
 Limit = Annotated[int, option("--limit", "Print at most N chats.", "N")]
 
 
@@ -37,9 +37,9 @@ def list_chats(
     """List chats, the most recently changed first."""
     from ..history.chats import reading
 
-    with reading() as kept:
-        rows = kept.deleted()[:limit] if deleted else kept.newest(limit=limit)
-        count = len(rows) if deleted else kept.count()
+    with reading() as history:
+        rows = history.deleted()[:limit] if deleted else history.newest(limit=limit)
+        count = len(rows) if deleted else history.count()
     if json:
         print_json({"chats": [_as_json(row) for row in rows], "count": count})
         return
@@ -63,26 +63,26 @@ def search(
     """Find chats by what was said in them, newest first; part of a word is enough. Exit code 1: none found."""
     from ..history.chats import reading
 
-    with reading() as kept:
-        found = kept.search(text, limit)
+    with reading() as history:
+        matches = history.search(text, limit)
     if json:
-        print_json({"chats": [{**_as_json(each.chat), "excerpt": "".join(each.excerpt)} for each in found]})
+        print_json({"chats": [{**_as_json(match.chat), "excerpt": "".join(match.excerpt)} for match in matches]})
     else:
-        for each in found:
-            typer.echo(f"{_line(each.chat)}\n       {_fitted(''.join(each.excerpt), 7)}")
-        if not found:
+        for match in matches:
+            typer.echo(f"{_line(match.chat)}\n       {_fitted(''.join(match.excerpt), 7)}")
+        if not matches:
             typer.echo("No chat contains that.", err=True)
-    if not found:
+    if not matches:
         raise typer.Exit(1)
 
 
 @chats.command()
-def show(chat: Which, thoughts: Thoughts = False, json: AsJson = False) -> None:
+def show(chat: Chat, thoughts: Thoughts = False, json: AsJson = False) -> None:
     """Print a chat as Markdown, or as JSON with everything that `/open` needs."""
     from ..export.markdown import chat_markdown
     from ..saved.chat_json import chat_json
 
-    opened = _opened(chat)
+    opened = _open(chat)
     for chunk in chat_json(opened) if json else chat_markdown(opened, thoughts=thoughts):
         typer.echo(chunk.encode("utf-8", "backslashreplace"), nl=False)
 
@@ -99,20 +99,20 @@ def why(
     from ..chat.why import diagnose
     from ..render.why_page import why_text
 
-    opened = _opened(chat)
+    opened = _open(chat)
     answers = [entry for entry in reversed(opened.transcript.entries) if isinstance(entry, Answer) and len(entry.log)]
     if not answers:
         raise UserError("No answer of this chat is kept with its passes, so nothing is known of its speed. Ask it again.")
-    found = diagnose(answers[0], opened.model, answers)
+    diagnosis = diagnose(answers[0], opened.model, answers)
     if json:
-        print_json(asdict(found))
+        print_json(asdict(diagnosis))
     else:
-        typer.echo(why_text(found))
+        typer.echo(why_text(diagnosis))
 
 
 @chats.command()
 def delete(
-    chat: Which,
+    chat: Chat,
     undo: Annotated[bool, flag("--undo", "Restore it; this is possible for 30 days.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -121,13 +121,13 @@ def delete(
     from ..history.past import forget_deleted
     from ..history.resume import one_chat
 
-    with reading() as kept:
-        row = one_chat(kept, chat, deleted=undo)
+    with reading() as history:
+        row = one_chat(history, chat, deleted=undo)
         if undo:
-            kept.undelete(row.id)
+            history.undelete(row.id)
         else:
-            kept.delete(row.id)
-        row = kept.row(row.id)
+            history.delete(row.id)
+        row = history.row(row.id)
     if not undo:
         forget_deleted()
     if json:
@@ -140,7 +140,7 @@ def delete(
 
 @chats.command()
 def export(
-    chat: Which,
+    chat: Chat,
     file: Annotated[Path, argument("The file to write; it ends in .html, .md or .json.")],
     force: Annotated[bool, flag("--force", "Overwrite an existing file.")] = False,
     thoughts: Thoughts = False,
@@ -152,7 +152,7 @@ def export(
 
     settings, _ = load_settings()
     path = target(str(file), None)
-    opened = _opened(chat)
+    opened = _open(chat)
     place = export_chat(opened, path, look_of(settings, thoughts=thoughts), force)
     if json:
         print_json({"file": str(place)})
@@ -166,23 +166,23 @@ def _line(row: ChatRow) -> str:
     return f"{row.id:>5}  {_fitted(f'{at:%Y-%m-%d %H:%M}  {row.answers:>3}  {row.title}', 7)}"
 
 
-def _fitted(text: str, taken: int) -> str:
-    """A text that fits the rest of a line of the terminal; all of it where the output is no terminal."""
-    return fit(text, shutil.get_terminal_size().columns - taken) if sys.stdout.isatty() else text
+def _fitted(text: str, indent: int) -> str:
+    """Cut a text to the rest of a terminal's line; in a pipe it stays whole."""
+    return fit(text, shutil.get_terminal_size().columns - indent) if sys.stdout.isatty() else text
 
 
-def _as_json(row: ChatRow) -> dict[str, Any]:
+def _as_json(row: ChatRow) -> dict[str, object]:
     times = {name: datetime.fromtimestamp(getattr(row, name)).astimezone().isoformat() for name in ("created", "changed")}
     return asdict(row) | times
 
 
-def _opened(chat: str | None) -> OpenedChat:
-    """The chat that is meant, or the last one; what is damaged of it is told on standard error."""
+def _open(chat: str | None) -> OpenedChat:
+    """Open a chat by its number or title, the last one if None; report damage on standard error."""
     from ..history.chats import reading
     from ..history.resume import damage, one_chat
 
-    with reading() as kept:
-        opened = kept.open((kept.latest() if chat is None else one_chat(kept, chat)).id)
+    with reading() as history:
+        opened = history.open((history.latest() if chat is None else one_chat(history, chat)).id)
     if opened.damaged:
         typer.echo(f"specchat: {damage(opened)}", err=True)
     return opened

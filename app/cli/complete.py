@@ -1,7 +1,8 @@
-"""What the shell offers at tab: models, methods, themes, presets, chats, settings. Typer asks; nothing heavy is imported.
+"""Completion in the shell: models, methods, themes, presets, chats, settings. Typer asks for it; nothing heavy is imported.
 
-Shells evaluate what they are given (zsh by `eval`; bash at enter, as its menu completion puts a value in whole), and titles and
-file names may say anything: only names without signs that a shell reads are offered, and texts beside them lose such signs.
+Shells evaluate what they are given (zsh by `eval`; bash at enter, as its menu completion inserts the whole value), and titles
+and file names may contain anything: only names without characters that a shell interprets are offered, and descriptions lose
+such characters.
 """
 
 from __future__ import annotations
@@ -13,42 +14,42 @@ from functools import wraps
 
 import typer
 
-from ..settings.checks import theme_names
 from ..settings.fields import OPTIONS
+from ..settings.locations import theme_names
 from ..settings.precedence import load_settings
 from ..text.cells import fit
 
-Offered = Iterator[tuple[str, str]]
-"""Values and a few words about each."""
+Candidates = Iterator[tuple[str, str]]
+"""Values, each with a description."""
 Completer = Callable[..., list[tuple[str, str]]]
-"""What Typer calls at tab."""
+"""Typer's callback at tab."""
 
 MOST = 200
 
-ABOUT_CELLS = 60
-"""Width of the words beside a value: Typer breaks what is wider than a line of 80."""
+DESCRIPTION_CELLS = 60
+"""Width of the description next to a value: Typer breaks a wider one in a line of 80."""
 
 # None of these means anything to a shell where it stands: ~ and = would at the beginning, # and ^ do in some shells anywhere.
 _SAFE = re.compile(r"[\w./][\w.,:/+@=-]*")
-_SIGNS = re.compile(r"[^\w .,/+·…–—-]")
-_BUT_WORDS = re.compile(r"[^\w]+")
+_SPECIAL = re.compile(r"[^\w .,/+·…–—-]")
+_NOT_WORDS = re.compile(r"[^\w]+")
 
 
-def _completing(offered: Callable[[str], Offered]) -> Completer:
-    """What Typer calls: those of the values that begin as the word does, harmless."""
+def _completer(candidates: Callable[[str], Candidates]) -> Completer:
+    """Make a callback for Typer: it returns the candidates that begin with the typed word and are harmless."""
 
-    @wraps(offered)
+    @wraps(candidates)
     def complete(ctx: typer.Context, args: list[str], incomplete: str) -> list[tuple[str, str]]:
-        found: dict[str, str] = {}
+        matches: dict[str, str] = {}
         try:
-            for value, about in offered(incomplete):
+            for value, description in candidates(incomplete):
                 if value.startswith(incomplete) and _SAFE.fullmatch(value):
-                    found.setdefault(value, fit(" ".join(_SIGNS.sub(" ", about).split()), ABOUT_CELLS))
-                    if len(found) == MOST:
+                    matches.setdefault(value, fit(" ".join(_SPECIAL.sub(" ", description).split()), DESCRIPTION_CELLS))
+                    if len(matches) == MOST:
                         break
-        except Exception:  # a tab is no question that could be answered with a sentence
+        except Exception:  # a tab cannot be answered with an error message
             return []
-        return _beside(list(found.items())) if _shell() == "bash" else list(found.items())
+        return _described(list(matches.items())) if _shell() == "bash" else list(matches.items())
 
     del complete.__wrapped__  # Typer reads the parameters
     return complete
@@ -58,93 +59,84 @@ def _shell() -> str:
     return os.environ.get("_SPECCHAT_COMPLETE", "").partition("_")[2]
 
 
-def _beside(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The candidates for bash, which shows values alone: numbers say nothing without their titles' words. A single one stays as
-    it is."""
-    if len(found) < 2 or not all(value.isdigit() for value, _ in found):
-        return found
-    return [(f"{value}  {_BUT_WORDS.sub(' ', about).strip()}", "") for value, about in found]
+def _described(matches: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Put the title's words into the value where several values are numbers: bash shows values alone."""
+    if len(matches) < 2 or not all(value.isdigit() for value, _ in matches):
+        return matches
+    return [(f"{value}  {_NOT_WORDS.sub(' ', description).strip()}", "") for value, description in matches]
 
 
-@_completing
-def models(typed: str) -> Offered:
-    """The models on this machine; a path is left to the shell."""
+@_completer
+def models(typed: str) -> Candidates:
+    """Yield the models on this machine; a path is left to the shell."""
     from ..models.places import recent, spots
 
     if typed.startswith(("/", "~", "./", "../")):
         return
-    here = f"{os.getcwd()}{os.sep}"
+    current_folder = f"{os.getcwd()}{os.sep}"
     for spot in spots(recent()):
         if not spot.remark:
-            # As it is typed here; a folder's name alone would be one on the Hub.
-            below = spot.spec.removeprefix(here)
-            yield below if below.endswith(".gguf") else spot.spec, spot.place
+            # Relative to the current folder; a folder's name alone would be a name on the Hub.
+            path = spot.spec.removeprefix(current_folder)
+            yield path if path.endswith(".gguf") else spot.spec, spot.place
 
 
-@_completing
-def methods(typed: str) -> Offered:
+@_completer
+def methods(typed: str) -> Candidates:
     from ...engine.catalog import describe
 
     for method in describe():
         yield method["name"], method["summary"]
 
 
-@_completing
-def method_settings(typed: str) -> Offered:
-    """`--set NAME=`: the settings of the methods."""
+@_completer
+def method_settings(typed: str) -> Candidates:
+    """Yield the settings of all methods for `--set NAME=`."""
     from ...engine.catalog import describe
 
     owners: dict[str, list[str]] = {}
     for method in describe():
         for setting in method["params"]:
             owners.setdefault(setting["name"], []).append(method["name"])
-    for name, of in owners.items():
-        yield f"{name}=", f"of {', '.join(of)}"
+    for name, names in owners.items():
+        yield f"{name}=", f"of {', '.join(names)}"
 
 
-@_completing
-def themes(typed: str) -> Offered:
-    for name in theme_names():
-        yield name, ""
-
-
-@_completing
-def presets(typed: str) -> Offered:
+@_completer
+def presets(typed: str) -> Candidates:
     for name in load_settings()[0].presets:
         yield name, ""
 
 
-@_completing
-def chats(typed: str) -> Offered:
-    """The last chats, by their numbers."""
+@_completer
+def chats(typed: str) -> Candidates:
+    """Yield the numbers of the last chats."""
     from ..history.chats import reading
     from ..history.store import history_file
 
-    if not history_file().exists():  # looking must not make one
+    if not history_file().exists():  # completion must not create one
         return
-    with reading(repair=False) as found:  # nobody would read what was done
-        for row in found.newest(limit=MOST):
+    with reading(repair=False) as history:  # a repair's messages would be lost
+        for row in history.newest(limit=MOST):
             yield str(row.id), row.title
 
 
-@_completing
-def setting_keys(typed: str) -> Offered:
-    yield from ((key, "") for key in OPTIONS)
+def choices(words: Sequence[str] | Callable[[], Sequence[str]]) -> Completer:
+    """Make a completer of fixed words, or of words that are known only at tab."""
+    return _completer(lambda typed: ((word, "") for word in (words() if callable(words) else words)))
 
 
-def choices(words: Sequence[str]) -> Completer:
-    return _completing(lambda typed: ((word, "") for word in words))
+setting_keys = choices(tuple(OPTIONS))
 
-
-BY_OPTION: Mapping[str, Completer] = {
+BY_FLAG: Mapping[str, Completer] = {
     "--model": models,
     "--draft-model": models,
     "--method": methods,
     "--methods": methods,
     "--set": method_settings,
-    "--theme": themes,
+    "--theme": choices(theme_names),
     "--preset": presets,
     "--resume": chats,
     "--chat": chats,
 }
-"""Option → what its value may be, wherever the option is; those of a few words say themselves what they may be."""
+"""Option → completer of its value, in every command; those with fixed choices have their own."""

@@ -1,20 +1,20 @@
-"""`specchat settings`: every setting with its value and where that comes from, and the settings file from the shell."""
+"""`specchat settings`: every setting with its value and source, and the settings file from the shell."""
 
 from __future__ import annotations
 
 import json as json_module
 import subprocess
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from ...errors import UserError
-from ..settings.checks import known
-from ..settings.fields import OPTIONS
-from ..settings.file import from_text, read, save, spots, takes_many
+from ..settings.checks import find_option
+from ..settings.fields import OPTIONS, Values
+from ..settings.file import file_keys, read, save
 from ..settings.key_path import join, split
-from ..settings.precedence import Layers, default_of, load_settings
+from ..settings.precedence import Layers, layers_of, load_settings
 from ..settings.rows import in_force, shown, word
 from ..settings.toml import write
 from ..text.cells import fit, width
@@ -28,6 +28,16 @@ ForModel = Annotated[str | None, option("--model", "Apply this model's defaults.
 FromPreset = Annotated[str | None, option("--preset", "Apply this preset.", "NAME")]
 
 
+class SettingFields(TypedDict):
+    """A setting as `--json` prints it."""
+
+    key: str
+    value: Any
+    default: Any
+    source: str
+    where: str
+
+
 @config.callback(invoke_without_command=True)
 def show(
     context: typer.Context,
@@ -38,21 +48,19 @@ def show(
 ) -> None:
     """Print every setting with its value and its source: default, settings file with the line, a model's default, environment,
     command line or preset."""
-    given = {**(context.obj or {}), **({"model": model} if model else {})}
-    context.obj = given
+    context.obj = {**(context.obj or {}), **({"model": model} if model else {})}
     if context.invoked_subcommand is not None:
         if preset or changed or json:
             raise UserError("Put the options of `specchat settings` after the command's name.")
         return
-    layers = _layers(given, preset)
-    rows = [row for row in rows_of(layers) if not changed or row["source"] != "default"]
-    for problem in layers.read.problems:
-        typer.echo(f"specchat: {problem}", err=True)
+    layers = _layers(context.obj, preset)
+    settings = [setting for setting in _settings(layers) if not changed or setting["source"] != "default"]
+    _print_problems(layers.read.problems)
     if json:
-        body = {"file": str(layers.read.path), "problems": list(layers.read.problems), "settings": rows}
+        body = {"file": str(layers.read.path), "problems": list(layers.read.problems), "settings": settings}
         typer.echo(json_module.dumps(body, ensure_ascii=False))
         return
-    cells = [(row["key"], fit(in_force(row["key"], row["value"]), 44), row["where"]) for row in rows]
+    cells = [(row["key"], fit(in_force(find_option(row["key"]), row["value"]), 44), row["where"]) for row in settings]
     first, second = (max((width(row[i]) for row in cells), default=0) + 2 for i in (0, 1))
     for key, value, where in cells:
         typer.echo(f"{key}{' ' * (first - width(key))}{value}{' ' * (second - width(value))}{where}".rstrip())
@@ -63,37 +71,41 @@ def show(
 @config.command()
 def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
     """Print the value of a setting; nothing if it is not set."""
-    known(key)
-    row = _row(_layers(context.obj or {}, preset), key)
+    setting = _setting(_layers(context.obj or {}, preset), key)
+    value = setting["value"]
     if json:
-        typer.echo(json_module.dumps(row, ensure_ascii=False))
+        typer.echo(json_module.dumps(setting, ensure_ascii=False))
+    elif isinstance(value, list):
+        typer.echo("\n".join(map(str, value)))
     else:
-        value = row["value"]
-        many = isinstance(value, list)
-        typer.echo("\n".join(map(str, value)) if many else "" if value is None else word(value))
+        typer.echo("" if value is None else word(value))
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
 def set_(key: Key, values: Annotated[list[str], argument("One value, or several for a list.", "VALUE…")]) -> None:
     """Write a setting to the file, keeping its comments and order."""
-    known(key)
-    if len(values) > 1 and not takes_many(key):
+    if len(values) > 1 and not find_option(key).several:
         raise UserError(f"{key} takes one value. Put it in quotes.")
-    value: Any = from_text(key, values[0]) if len(values) == 1 else list(values)
-    save({key: value})
-    _tell(key)
+    save({key: values if len(values) > 1 else values[0]})
+    layers = Layers(read())
+    setting = _setting(layers, key)
+    typer.echo(f"{key} = {shown(layers.read.values.get(key))} in {layers.place(key)}.")
+    if setting["source"] not in ("file", "default"):
+        typer.echo(f"The value in use is still {shown(setting['value'])}: {setting['where']} overrides the file.", err=True)
 
 
 @config.command()
 def unset(keys: Annotated[list[str], argument(None, "KEY…")]) -> None:
     """Remove settings from the file, so that their defaults apply again. Unknown keys can be removed too."""
-    found = read()
-    there = spots(found.path)
+    path = read().path
+    removed: dict[str, None] = {}
     for key in keys:
-        if not any(parts[: len(split(key))] == split(key) for parts in there) or not split(key):
+        inner = [join(parts) for parts in file_keys(path) if split(key) and parts[: len(split(key))] == split(key)]
+        if not inner:
             raise UserError(f"The settings file does not set {key}. `specchat settings --changed` shows what it sets.")
-    save({join(parts): None for key in keys for parts in there if parts[: len(split(key))] == split(key)})
-    typer.echo(f"{', '.join(keys)}: removed from {found.path}.")
+        removed |= dict.fromkeys(inner)
+    save(removed)
+    typer.echo(f"{', '.join(keys)}: removed from {path}.")
 
 
 @config.command()
@@ -101,51 +113,44 @@ def edit() -> None:
     """Open the settings file in your editor (the setting editor, $VISUAL or $EDITOR), then report any mistakes in it."""
     from ..terminal.editor import editor_command
 
-    found = read()
-    command = editor_command(Layers(found).settings().editor)
-    if not found.path.exists():
-        write(found.path, "# `specchat settings` lists every setting.\n")
+    content = read()
+    command = editor_command(Layers(content).settings().editor)
+    if not content.path.exists():
+        write(content.path, "# `specchat settings` lists every setting.\n")
     try:
-        code = subprocess.call([*command, str(found.path)])
+        code = subprocess.call([*command, str(content.path)])
     except OSError as error:
         raise UserError(f"Cannot start {command[0]} ({error.strerror}). Choose another editor.") from None
     problems = read().problems
-    for problem in problems:
-        typer.echo(f"specchat: {problem}", err=True)
+    _print_problems(problems)
     if code or problems:
         raise typer.Exit(1 if code else 2)
 
 
-def _layers(given: dict[str, Any], preset: str | None) -> Layers:
-    layers: Layers = with_options(load_settings()[0], given | ({"preset": preset} if preset else {})).layers
-    return layers
+def _print_problems(problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        typer.echo(f"specchat: {problem}", err=True)
 
 
-def rows_of(layers: Layers) -> Iterator[dict[str, Any]]:
-    """Each setting as an object: key, value, default, source, where. Those of methods, models and keys where they are set."""
-    more = [key for table in ("methods", "models", "presets", "keymap") for key in layers.values() if split(key)[0] == table]
-    for key in (*OPTIONS, *more):
-        yield _row(layers, key)
+def _layers(options: Values, preset: str | None) -> Layers:
+    return layers_of(with_options(load_settings()[0], {**options, **({"preset": preset} if preset else {})}))
 
 
-def _row(layers: Layers, key: str) -> dict[str, Any]:
-    origin = layers.origin(key)
-    default = default_of(key)
+def _settings(layers: Layers) -> Iterator[SettingFields]:
+    """Yield every setting with a fixed name, and those of methods, models, presets and keys that are set."""
+    tables = ("methods", "models", "presets", "keymap")
+    for key in (*OPTIONS, *(key for key in layers.values() if split(key)[0] in tables)):
+        yield _setting(layers, key)
+
+
+def _setting(layers: Layers, key: str) -> SettingFields:
+    default = find_option(key).default
     value = layers.values().get(key, default)
+    origin = layers.origin(key)
     return {
         "key": key,
         "value": list(value) if isinstance(value, tuple) else value,
         "default": list(default) if isinstance(default, tuple) else default,
         "source": origin.kind,
-        "where": origin.said,
+        "where": origin.place,
     }
-
-
-def _tell(key: str) -> None:
-    """Say what was written, and what goes before it."""
-    layers = Layers(read())
-    row = _row(layers, key)
-    written = layers.read.values.get(key)
-    typer.echo(f"{key} = {shown(written)} in {layers.place(layers.read.lines.get(key, 0))}.")
-    if row["source"] not in ("file", "default"):
-        typer.echo(f"The value in use is still {shown(row['value'])}: {row['where']} overrides the file.", err=True)

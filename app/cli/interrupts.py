@@ -1,4 +1,4 @@
-"""ctrl+c while a command works."""
+"""Ctrl-C and SIGTERM while a command works."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from ...engine.client import EngineClient
 from .exit_codes import CANCELLED, ENDED
 
 POLL_SECONDS = 0.1
-"""How often to look for Ctrl-C while no event comes."""
+"""Time between two looks for Ctrl-C while no event comes."""
 
 
 class Interrupts:
-    """What ctrl+c and SIGTERM do: the first asks for an end, the second takes it, the engine with it."""
+    """Handler of Ctrl-C and SIGTERM: the first signal asks for an end, the second ends this process and the engine."""
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
-        self.asked = 0
-        """The signal; 0 while there was none."""
+        self.signal = 0
+        """The number of the first signal; 0 before there is one."""
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._press) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._previous = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     @property
     def code(self) -> int:
-        """Exit code of a command that was ended so."""
-        return ENDED if self.asked == signal.SIGTERM else CANCELLED
+        """Exit code of a command that a signal ended."""
+        return ENDED if self.signal == signal.SIGTERM else CANCELLED
 
-    def _press(self, number: int, frame: FrameType | None) -> None:
-        if not self.asked:
-            self.asked = number
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self.signal:
+            self.signal = number
             return
         if pid := self._client.pid:
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The command line: what each command takes. What a command does is imported when it runs, so that help comes at once."""
+"""The commands and their parameters. A command imports its work when it runs, so that help comes at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...errors import UserError
 from ...plain_file import FULL, stand_somewhere
 from ..cli import complete as completion_shell
 from ..history import told
-from ..settings.fields import OPTIONS
+from ..settings.fields import OPTIONS, Values
 from ..settings.precedence import load_settings, read_settings
 from ..terminal import encoding
 from ..text.cells import sanitise
@@ -32,9 +32,8 @@ from .options import (
     FLAGS,
     MODELS,
     AsJson,
-    Given,
     Preset,
-    Several,
+    SettingOptions,
     argument,
     flag,
     option,
@@ -44,7 +43,7 @@ from .options import (
 )
 
 LOADED = ("device", "dtype", "context", "threads", "exact")
-"""Settings on how the model is loaded."""
+"""Settings of the load that every command with a model takes."""
 
 
 def bench(request: BenchRequest) -> int:
@@ -81,20 +80,20 @@ def tune(request: TuneRequest) -> int:
     return search(request)
 
 
-def _measuring(does: Callable[[Any], int], request: type[Any]) -> Callable[..., None]:
-    """A command that makes a request of its options and ends with the exit code."""
+def _measuring(run: Callable[[Any], int], request: type[Any]) -> Callable[..., None]:
+    """Make a command that turns its options into a request, runs that, and ends with the exit code."""
 
-    @wraps(does)
-    def call(context: typer.Context, settings: Given, loading: Given, **values: Any) -> None:
-        given = {**(context.obj or {}), **settings, **loading}
-        raise typer.Exit(does(request(settings=with_options(read_settings(), given), **values)))
+    @wraps(run)
+    def call(context: typer.Context, settings: Values, loading: Values, **fields: Any) -> None:
+        values = {**(context.obj or {}), **settings, **loading}
+        raise typer.Exit(run(request(settings=with_options(read_settings(), values), **fields)))
 
     kind = inspect.Parameter.KEYWORD_ONLY
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter("context", kind, annotation=typer.Context),
             *inspect.signature(request, eval_str=True).parameters.values(),
-            inspect.Parameter("loading", kind, annotation=Annotated[Given, Several(*LOADED)]),
+            inspect.Parameter("loading", kind, annotation=Annotated[Values, SettingOptions(*LOADED)]),
         ]
     )
     return takes_settings(call)
@@ -109,16 +108,20 @@ app = typer.Typer(
     help="A terminal chat that shows how a local language model decodes. Without a command, opens the chat.",
 )
 
-LIMITS = (*(key for key, said in OPTIONS.items() if said.group == "Sampling and limits"), "thoughts", "accept")
-"""Settings on how answers are asked for and shown."""
+LIMITS = (*(key for key, option in OPTIONS.items() if option.group == "Sampling and limits"), "thoughts", "accept")
+"""Settings of answers, and of their display."""
 
 
 class When(StrEnum):
-    """When to colour the answer."""
+    """Choices of --color."""
 
     auto = "auto"
     always = "always"
     never = "never"
+
+
+CHAT_OPTIONS = (*MODELS, *LOADING, "method", *LIMITS, "theme", "pace", "system")
+"""Settings that the chat itself takes."""
 
 
 @app.callback(invoke_without_command=True)
@@ -126,7 +129,7 @@ class When(StrEnum):
 def chat(
     context: typer.Context,
     *,
-    given: Annotated[Given, Several(*MODELS, *LOADING, "method", *LIMITS, "theme", "pace", "system")],
+    options: Annotated[Values, SettingOptions(*CHAT_OPTIONS)],
     preset: Preset = None,
     open_file: Annotated[Path | None, option("--open", "Open a chat or a race saved as JSON.", "FILE")] = None,
     last: Annotated[bool, flag("--continue", "Continue the last chat.")] = False,
@@ -138,24 +141,25 @@ def chat(
     version: Annotated[bool, flag("--version", "Print the version.")] = False,
 ) -> None:
     """Open the chat."""
-    given |= _given(preset=preset, history=False if no_history else None)
+    values = {**options, **_without_none(preset=preset, history=False if no_history else None)}
     if version:
         from ... import __version__
 
         typer.echo(f"specchat {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is not None:
-        for name, asked in (("--open", open_file), ("--continue", last or None), ("--resume", resume)):
-            if asked is not None:
+        for name, value in (("--open", open_file), ("--continue", last or None), ("--resume", resume)):
+            if value is not None:
                 raise UserError(f"{name} opens a chat. Leave out the command after it.")
-        context.obj = given  # `specchat --model X run …` means the same as `specchat run --model X …`
+        context.obj = values  # `specchat --model X run …` means the same as `specchat run --model X …`
         return
     from .start import open_chat
 
     if sum((open_file is not None, last, resume is not None)) > 1:
         raise UserError("--open, --continue and --resume each open a chat. Use only one of them.")
     settings, notice = load_settings()
-    raise typer.Exit(open_chat(with_options(settings, given), notice, open_file, last=last, resume=resume, given=given))
+    settings = with_options(settings, values)
+    raise typer.Exit(open_chat(settings, notice, open_file, last=last, resume=resume, command_line=values))
 
 
 @app.command()
@@ -164,11 +168,11 @@ def run(
     context: typer.Context,
     *,
     prompt: Annotated[str, argument("The prompt; - reads it from standard input.")],
-    models: Annotated[Given, Several(*MODELS, "method")],
+    models: Annotated[Values, SettingOptions(*MODELS, "method")],
     set_: Annotated[
         list[str] | None, option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
     ] = None,
-    limits: Annotated[Given, Several(*LIMITS)],
+    limits: Annotated[Values, SettingOptions(*LIMITS)],
     raw: Annotated[bool, flag("--raw", "Continue the prompt as it is, without the chat template.")] = False,
     last: Annotated[bool, flag("--continue", "Continue the last chat, and save the exchange in it.")] = False,
     resume: Annotated[str | None, option("--resume", "Continue the chat with this title or number.", "CHAT")] = None,
@@ -179,7 +183,7 @@ def run(
     ] = None,
     json: AsJson = False,
     jsonl: Annotated[bool, flag("--jsonl", "Print one JSON object per pass, then that of --json.")] = False,
-    loading: Annotated[Given, Several(*LOADING, "system")],
+    loading: Annotated[Values, SettingOptions(*LOADING, "system")],
     preset: Preset = None,
     color: Annotated[When, flag("--color", "Colour the text by tokens a pass: auto, always or never.")] = When.auto,
 ) -> None:
@@ -190,14 +194,14 @@ def run(
     Exit codes: 0 answered; 1 the engine failed; 2 a mistake in the request (the message says how to fix it); 130 cancelled with
     ctrl+c; 141 the reader of the output is gone; 143 ended by SIGTERM.
     """
-    from .oneshot.request import Request, kept
+    from .oneshot.request import Request, keeps
     from .oneshot.run import run_once
 
-    given = {**(context.obj or {}), **models, **limits, **loading, **_given(preset=preset)}
+    values = {**(context.obj or {}), **models, **limits, **loading, **_without_none(preset=preset)}
     request = Request(
         prompt=prompt,
-        settings=with_options(read_settings(), given),
-        explicit=frozenset(given),
+        settings=with_options(read_settings(), values),
+        explicit=frozenset(values),
         method_settings=_pairs(set_ or ()),
         raw=raw,
         as_json=json,
@@ -205,7 +209,7 @@ def run(
         files=tuple(file or ()),
         go_on=last or resume is not None,
         chat=resume,
-        keep=kept(last=last, resume=resume, keep=keep, no_history=no_history),
+        keep=keeps(last=last, resume=resume, keep=keep, no_history=no_history),
         color=color.value,
     )
     raise typer.Exit(run_once(request))
@@ -213,13 +217,13 @@ def run(
 
 @app.command()
 @takes_settings
-def tour(context: typer.Context, *, models: Annotated[Given, Several("model", "draft_model")]) -> None:
+def tour(context: typer.Context, *, models: Annotated[Values, SettingOptions("model", "draft_model")]) -> None:
     """Open the chat with a tour of 30 seconds: one token a pass, several tokens a pass, a race."""
     from .start import open_chat
 
-    given = {**(context.obj or {}), **models}
+    values = {**(context.obj or {}), **models}
     settings, notice = load_settings()
-    raise typer.Exit(open_chat(with_options(settings, given), notice, given=given, tour=True))
+    raise typer.Exit(open_chat(with_options(settings, values), notice, command_line=values, tour=True))
 
 
 @app.command()
@@ -237,10 +241,10 @@ def doctor(
     *,
     model: Annotated[
         str | None,
-        argument("A model to look into, given like --model.", offered=completion_shell.models),
+        argument("A model to look into, given like --model.", completer=completion_shell.models),
     ] = None,
     json: AsJson = False,
-    loading: Annotated[Given, Several("backend", "device", "dtype", "context")],
+    loading: Annotated[Values, SettingOptions("backend", "device", "dtype", "context")],
 ) -> None:
     """Show what is installed, what is missing, and how to fix it; of a MODEL, what it can do here, and what its passes cost.
 
@@ -269,20 +273,21 @@ def locate(name: Annotated[str | None, argument("Print only this path.")] = None
     print_locations(name)
 
 
-for does, asked in ((bench, BenchRequest), (replay, ReplayRequest), (tune, TuneRequest)):
-    app.command()(_measuring(does, asked))
+app.command()(_measuring(bench, BenchRequest))
+app.command()(_measuring(replay, ReplayRequest))
+app.command()(_measuring(tune, TuneRequest))
 app.command()(models)
 app.command()(why)
 app.add_typer(chats)
 app.add_typer(config)
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+def _without_none(**values: Any) -> Values:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
-    """`--set name=value …` as a table."""
+    """Parse `--set name=value …`."""
     pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -292,18 +297,18 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _words(given: Sequence[str]) -> list[str]:
-    """The command line with an empty text after a --resume that stands alone; `bench` has one of its own, which takes none."""
-    if "--resume" not in given:
-        return list(given)
+def _complete_resume(words: Sequence[str]) -> list[str]:
+    """Put an empty text after a --resume without a value. The one of `bench` never has a value and stays."""
+    if "--resume" not in words:
+        return list(words)
     commands = set(getattr(typer.main.get_command(app), "commands", {}))
-    out: list[str] = []
-    for i, word in enumerate(given):
-        if word in commands and (not out or out[-1] != "--resume"):
-            return [*out, *given[i:]]
-        alone = word == "--resume" and (i + 1 == len(given) or given[i + 1].startswith("-"))
-        out += ["--resume", ""] if alone else [word]
-    return out
+    completed: list[str] = []
+    for i, word in enumerate(words):
+        if word in commands and (not completed or completed[-1] != "--resume"):
+            return [*completed, *words[i:]]
+        bare = word == "--resume" and (i + 1 == len(words) or words[i + 1].startswith("-"))
+        completed += ["--resume", ""] if bare else [word]
+    return completed
 
 
 def main() -> NoReturn:
@@ -314,8 +319,7 @@ def main() -> NoReturn:
             print(
                 "specchat: The folder that you are in was deleted. Files are looked for in your home folder.", file=sys.stderr
             )
-        words = encoding.texts(sys.argv[1:])
-        app(_words(words), prog_name="specchat")
+        app(_complete_resume(encoding.texts(sys.argv[1:])), prog_name="specchat")
     except SystemExit as ended:
         # Click makes 1 of a closed pipe.
         code = CLOSED if isinstance(ended.__context__, BrokenPipeError) else ended.code
@@ -334,7 +338,7 @@ def main() -> NoReturn:
             if stream is not None:
                 stream.flush()
         except OSError as error:
-            # Nobody reads any more (`| head`). The interpreter's own last flush must not complain about it.
+            # The pipe is closed (`| head`). The interpreter's own last flush must not complain about it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             code = code or (CLOSED if isinstance(error, BrokenPipeError) else BROKEN)
     sys.exit(code)

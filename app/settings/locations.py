@@ -1,4 +1,4 @@
-"""Where specchat keeps its files: settings, data, cache and logs, each in the folder that the operating system names for it."""
+"""The places of specchat's files: settings, data, cache and logs, each in the folder that the operating system names for it."""
 
 from __future__ import annotations
 
@@ -17,49 +17,55 @@ APP = "specchat"
 
 
 def _folder(variable: str, default: Path) -> Path:
-    """The folder that an environment variable names, or the default."""
-    named = os.environ.get(variable)
-    return user_path(named).absolute() if named else default
+    """Return the folder that an environment variable names, or the default."""
+    path = os.environ.get(variable)
+    return user_path(path).absolute() if path else default
 
 
 def settings_file() -> Path:
-    """The settings file. SPECCHAT_CONFIG names it if that ends in .toml, else the folder that holds settings.toml."""
-    named = _folder("SPECCHAT_CONFIG", platformdirs.user_config_path(APP, appauthor=False))
-    return named if named.suffix == ".toml" else named / "settings.toml"
+    """Return the settings file. SPECCHAT_CONFIG names it if that ends in .toml, else the folder that holds settings.toml."""
+    path = _folder("SPECCHAT_CONFIG", platformdirs.user_config_path(APP, appauthor=False))
+    return path if path.suffix == ".toml" else path / "settings.toml"
 
 
 def config_folder() -> Path:
-    """The folder of the settings and the user's own themes."""
+    """Return the folder of the settings and the user's own themes."""
     return settings_file().parent
 
 
 def themes_folder() -> Path:
-    """The folder of the user's own themes, one TOML file each."""
+    """Return the folder of the user's own themes, one TOML file each."""
     return config_folder() / "themes"
 
 
+def theme_names() -> list[str]:
+    """List every theme that `theme` may name: those that ship, and the user's own in the config folder."""
+    folders = (package_folder() / "themes", themes_folder())
+    return sorted({file.stem for folder in folders for file in folder.glob("*.toml")})
+
+
 def data_folder() -> Path:
-    """The folder of what must not be lost; SPECCHAT_DATA names another."""
+    """Return the folder of the history and of what else must not be lost; SPECCHAT_DATA names another."""
     return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
 
 
 def exports_folder() -> Path:
-    """The folder of exports that were given no name; SPECCHAT_EXPORTS names another."""
+    """Return the folder of exports that were given no name; SPECCHAT_EXPORTS names another."""
     return _folder("SPECCHAT_EXPORTS", platformdirs.user_documents_path() / APP)
 
 
 def first_start() -> bool:
-    """Whether nobody has used specchat here before: there are neither settings nor data."""
+    """Whether specchat is used here for the first time: there are neither settings nor data."""
     return not settings_file().exists() and not data_folder().exists()
 
 
 def package_folder() -> Path:
-    """Where specchat itself is: a clone's root, or the installed package."""
+    """Return the folder of specchat itself: a clone's root, or the installed package."""
     return Path(__file__).resolve().parents[2]
 
 
 def everything() -> Mapping[str, Path]:
-    """Every location by the name that `specchat locate` knows it by."""
+    """Return every location by the name that `specchat locate` knows it by."""
     return {
         "settings": settings_file(),
         "themes": themes_folder(),
@@ -82,6 +88,6 @@ def ensure(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        mend = "Free some space there" if error.errno in FULL else "Make its parent writable"
-        raise UserError(f"Cannot create the folder {folder} ({reason}). {mend}, or choose another.") from None
+        fix = "Free some space there" if error.errno in FULL else "Make its parent writable"
+        raise UserError(f"Cannot create the folder {folder} ({reason}). {fix}, or choose another.") from None
     return folder

@@ -1,21 +1,24 @@
-"""The settings as they are listed: in groups, each with what it is about, what it may be and when a change counts; what is
-shown of each, and what was searched for."""
+"""The list of settings: in groups, each with its description, its value, the source of that, and the moment when a change
+applies. Also words for values."""
 
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...option import NEXT_ANSWER
+from ...errors import UserError
+from ...option import Option, declared_options
 from ..text.cells import fit, has_words, one_line
-from .checks import catalog, theme_names
-from .fields import OPTIONS
+from .fields import OPTIONS, Values
 from .key_path import join, split
-from .precedence import Layers, Origin, default_of
+from .precedence import DEFAULT, Layers, Origin
 
-WORDS = {
+if TYPE_CHECKING:
+    from ...engine.options import ConstraintFields
+
+MARKS = {
     "file": "file",
     "model": "this model",
     "environment": "environment",
@@ -23,65 +26,26 @@ WORDS = {
     "preset": "preset",
     "chat": "this chat",
 }
-"""Kind of origin → what stands beside the value."""
-
-NAMES = {
-    **{"dtype": "Data type", "draft_dtype": "Draft data type", "draft_threads": "Draft threads", "exact": "Equal bits"},
-    **{"revision": "Hub revision", "backend": "Runtime", "gpu_layers": "GPU layers", "kv_type": "KV cache type"},
-    **{"accept": "Acceptance rule", "max_tokens": "Token limit", "stop": "Stop texts"},
-    **{"stop_loops": "Stop endless repetition", "schema": "JSON schema", "json_object": "Any JSON object"},
-    **{"think": "Thinking", "think_budget": "Longest thought", "template_var": "Template variables", "past": "Past answers"},
-    **{"system": "System prompt", "panel": "Side panel", "notify": "Notifications", "sampling.min_p": "Min-p"},
-    **{"sampling.top_k": "Top-k", "sampling.top_p": "Top-p", "model_folders": "Folders of models"},
-}
-"""Names of settings, where they are not the last word of the key."""
-
-UNSET = {
-    **{"draft_device": "the model's", "draft_dtype": "the model's", "draft_threads": "the model's, in turns"},
-    **{"context": "the model's own limit", "threads": "all physical cores", "chat_template": "the model's own"},
-    **{"gpu_layers": "all, if there is a GPU", "method": "what suits the model", "max_tokens": "until the context is full"},
-    **{"think": "as the model does", "think_budget": "no limit", "editor": "$VISUAL or $EDITOR", "revision": "the main one"},
-}
-"""Words for the value in force where a setting is not set."""
-
-DEFAULT = Origin("default", "default")
+"""Kind of source → the word next to the value."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSetting:
+class ListedSetting(NamedTuple):
     """A setting as it is listed."""
 
     key: str
-    group: str
-    what: str
-    """What it is about, in a sentence."""
-    when: str
-    """When a change takes effect."""
-    choices: tuple[str, ...] = ()
-    """What it may be; empty where that is not one of a few words."""
+    option: Option
 
 
-def entries(methods: Mapping[str, Any]) -> list[ListedSetting]:
-    """Every setting but the keys, in groups; those of these decoding methods by name."""
-    out = [_plain(key) for key in OPTIONS]
-    for name, method in methods.items():
-        for param in method.params:
-            choices = tuple(map(str, param.get("choices") or ()))
-            if not choices and isinstance(param["default"], bool):
-                choices = ("true", "false")
-            key = join(("methods", name, param["name"]))
-            out.append(ListedSetting(key, f"Method {name}", str(param["doc"]), NEXT_ANSWER, choices))
-    return out
+def entries(methods: Iterable[str]) -> list[ListedSetting]:
+    """List every setting but the keys, in groups, with those of these decoding methods."""
+    from ...engine.catalog import methods as known_methods
 
-
-def _plain(key: str) -> ListedSetting:
-    said = OPTIONS[key]
-    choices = said.choices or (("true", "false") if said.kind == "bool" else ())
-    if key == "theme":
-        choices = tuple(theme_names())
-    elif key == "method":
-        choices = tuple(entry["name"] for entry in catalog())
-    return ListedSetting(key, said.group, said.help.replace("`", ""), said.when, choices)
+    listed = [ListedSetting(key, option) for key, option in OPTIONS.items()]
+    for method in methods:
+        drafter = known_methods().get(method)  # a server's method is not among them, and has no settings
+        for name, option in declared_options(drafter.Params).items() if drafter is not None else ():
+            listed.append(ListedSetting(join(("methods", method, name)), replace(option, group=f"Method {method}")))
+    return listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,88 +56,87 @@ class SettingRow:
     """The setting's key, or the heading."""
     name: str = ""
     """The setting's name in words."""
-    entry: ListedSetting | None = None
+    option: Option | None = None
     value: Any = None
     text: str = ""
     """The value on a line."""
     origin: Origin = DEFAULT
-    mark: str = ""
-    """Where it comes from in a word; empty at the default."""
+
+    @property
+    def mark(self) -> str:
+        """The source in a word; empty at the default."""
+        return MARKS.get(self.origin.kind, "")
 
 
-def rows_of(
-    layers: Layers, entries: Sequence[ListedSetting], query: str = "", chosen: Mapping[str, str] | None = None
+def setting_rows(
+    layers: Layers, settings: Sequence[ListedSetting], query: str = "", chosen: Mapping[str, str] | None = None
 ) -> list[SettingRow]:
-    """Rows of the settings that have all words of a query in their name, description or value, below the headings of their
-    groups. `chosen` has what was chosen where a setting leaves that open, by key."""
+    """List the settings that have all words of a query in their name, description or value, below the headings of their groups.
+
+    Args:
+        chosen: by key, the value that the program chose for a setting that leaves it open.
+    """
     values = layers.values()
-    out: list[SettingRow] = []
+    rows: list[SettingRow] = []
     group = ""
-    for entry in entries:
-        row = _row(entry, layers, values, chosen or {})
-        if not has_words(f"{row.name} {entry.key} {entry.group} {entry.what} {row.text} {row.mark}", query):
+    for key, option in settings:
+        value = values.get(key, option.default)
+        text = in_force(option, value)
+        if (choice := (chosen or {}).get(key)) and value in (None, "", (), [], "auto"):
+            text = f"{choice} ({text})" if value == "auto" else choice
+        name = option.title or split(key)[-1].replace("_", " ").capitalize()
+        row = SettingRow(key, name, option, value, text, layers.origin(key))
+        if not has_words(f"{name} {key} {option.group} {option.help} {text} {row.mark}", query):
             continue
-        if entry.group != group:
-            group = entry.group
-            out += [SettingRow(), SettingRow(group)] if out else [SettingRow(group)]
-        out.append(row)
-    return out
-
-
-def _row(entry: ListedSetting, layers: Layers, values: dict[str, Any], chosen: Mapping[str, str]) -> SettingRow:
-    key, origin = entry.key, layers.origin(entry.key)
-    value = values.get(key, default_of(key))
-    text = in_force(key, value)
-    if chosen.get(key) and value in (None, "", (), [], "auto"):
-        text = f"{chosen[key]} ({text})" if value == "auto" else chosen[key]
-    name = NAMES.get(key) or split(key)[-1].replace("_", " ").capitalize()
-    return SettingRow(key, name, entry, value, text, origin, WORDS.get(origin.kind, ""))
+        if option.group != group:
+            group = option.group
+            rows += [SettingRow(), SettingRow(group)] if rows else [SettingRow(group)]
+        rows.append(row)
+    return rows
 
 
 def detail(row: SettingRow) -> list[tuple[str, str]]:
-    """What is said of a setting below the list: its lines, each with a style."""
-    entry = row.entry
-    assert entry is not None
-    default = in_force(entry.key, default_of(entry.key))
-    source = [f"from {one_line(row.origin.said)}"] if row.origin.kind != "default" else []
-    parts = [entry.key, f"default {default}", *source, f"applies {entry.when}"]
-    lines = [(one_line(entry.what), "$foreground"), (" · ".join(parts), "$quiet")]
-    if entry.choices:
-        lines.append((f"one of {', '.join(entry.choices)}", "$quiet"))
+    """Describe a setting below the list: lines, each with a style."""
+    option = row.option
+    assert option is not None
+    source = [f"from {one_line(row.origin.place)}"] if row.origin.kind != "default" else []
+    parts = [row.title, f"default {in_force(option, option.default)}", *source, f"applies {option.when}"]
+    lines = [(one_line(option.help.replace("`", "")), "$foreground"), (" · ".join(parts), "$quiet")]
+    if option.words:
+        lines.append((f"one of {', '.join(option.words)}", "$quiet"))
     return lines
 
 
 def typed_form(value: Any) -> str:
-    """A value as it is typed; `from_text` reads it again."""
+    """Write a value as people type it; `Option.parse` reads it again."""
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(json_module.dumps(each, ensure_ascii=False) for each in value) + "]" if value else ""
-    return one_line(str(value)) if not str(value).isprintable() else str(value)
+        return "[" + ", ".join(json_module.dumps(text, ensure_ascii=False) for text in value) + "]" if value else ""
+    return word(value) if word(value).isprintable() else one_line(word(value))
 
 
-def in_force(key: str, value: Any) -> str:
-    """A setting's value on a line; where none is set, what counts then."""
-    return UNSET.get(key, "none") if value in (None, "", [], ()) else shown(value)
+def in_force(option: Option, value: Any) -> str:
+    """Write the value in force on a line, also where none is set."""
+    return (option.unset or "none") if value in (None, "", [], ()) else shown(value)
 
 
 def shown(value: Any) -> str:
-    """A value on a line, as people read it."""
+    """Write a value on a line, as people read it."""
     if value in (None, "", [], ()):
         return "–"
     if isinstance(value, list | tuple):
-        return one_line(", ".join(json_module.dumps(each, ensure_ascii=False) for each in value))
+        return one_line(", ".join(json_module.dumps(text, ensure_ascii=False) for text in value))
     return one_line(word(value))
 
 
 def word(value: Any) -> str:
+    """Write a single value as TOML has it, without quotes."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def preset_summary(values: Mapping[str, Any]) -> str:
-    """What a preset holds, on a line."""
+def preset_summary(values: Values) -> str:
+    """Summarise a preset on a line."""
     parts = []
     for key, value in values.items():
         match split(key):
@@ -184,3 +147,28 @@ def preset_summary(values: Mapping[str, Any]) -> str:
             case (*_, last):
                 parts.append(f"{last}={shown(value)}")
     return "  ".join(parts) or "empty"
+
+
+def constraint_name(constraint: ConstraintFields | None) -> str:
+    """Name a constraint on answers in a word or two, for headers; empty for none."""
+    from ...engine.catalog import constraint_of
+
+    try:
+        named = constraint_of(constraint)
+    except (UserError, ValueError):
+        return ""
+    return named.name if named is not None else ""
+
+
+def constraint_summary(constraint: ConstraintFields | None) -> str:
+    """Name a constraint with its content: the fields of a schema, or the first line of another text; empty for none."""
+    if constraint is None:
+        return ""
+    name, text = constraint_name(constraint), constraint["text"]
+    try:
+        schema = json_module.loads(text) if constraint["kind"] == "json_schema" else None
+    except (ValueError, RecursionError):
+        schema = None
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    first = ", ".join(fields) if isinstance(fields, dict) else text.strip().partition("\n")[0]
+    return f"{name}: {fit(one_line(first), 60)}" if first else name

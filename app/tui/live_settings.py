@@ -14,7 +14,7 @@ from ...option import declared_options
 from ..chat.dialogue import Dialogue
 from ..settings.checks import checked
 from ..settings.fields import Settings
-from ..settings.file import ReadSettings, from_text, read, save
+from ..settings.file import ReadSettings, read, save
 from ..settings.key_path import join, split
 from ..settings.precedence import Layers, chat_part, layers_of, recommended
 
@@ -203,7 +203,7 @@ class LiveSettings:
         values |= {"method": dialogue.switching or dialogue.method}
         for key, value in dialogue.settings.get(values["method"], {}).items():
             whole = join(("methods", values["method"], key))
-            values[whole] = from_text(whole, value) if isinstance(value, str) else value
+            values[whole] = checked(whole, value, whole)
         values.pop("system", None)
         if dialogue.transcript.system:
             values["system"] = dialogue.transcript.system
@@ -237,7 +237,7 @@ class LiveSettings:
         weaker = replace(
             layers,
             read=replace(layers.read, values=kept, environment=_without(layers.read.environment, values)),
-            given=_without(layers.given, values),
+            command_line=_without(layers.command_line, values),
             preset=_without(layers.preset, values),
             chat=_without(layers.chat, values),
         )

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from math import exp, inf
 
 from ...backends.base import ROOT, Scores, Session
+from ...option import option
 from .. import needs
-from ..base import Context, Drafter, Elsewhere, StepOutcome, param
+from ..base import Context, Drafter, Elsewhere, StepOutcome
 from ..tree import Tree
 
 EARLY = ("guess", "full", "never")
@@ -25,9 +26,9 @@ LEVELS = 64
 
 @dataclass(frozen=True, slots=True)
 class BeamParams:
-    beams: int = param(4, "Number of texts B to follow side by side; 1 is greedy decoding", low=1, high=64)
-    length_penalty: float = param(1.0, "Exponent of the length in a text's score; above 0 favours long texts", low=-8, high=8)
-    early_stopping: str = param(
+    beams: int = option(4, "Number of texts B to follow side by side; 1 is greedy decoding", low=1, high=64)
+    length_penalty: float = option(1.0, "Exponent of the length in a text's score; above 0 favours long texts", low=-8, high=8)
+    early_stopping: str = option(
         "guess",
         "Once B texts are finished, stop when the best open one scores no better at its current length (guess), at once "
         "(full), or when it cannot score better at any length (never)",

@@ -14,8 +14,9 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
+from ...option import option
 from .. import needs
-from ..base import Context, Elsewhere, Verified, param
+from ..base import Context, Elsewhere, Verified
 from ..parts.ahead import Ahead, OwnThread
 from ..parts.cascade import ChainDrafter, Copies, Experience
 from ..parts.drafting import until_eos
@@ -31,17 +32,17 @@ _experience: WeakKeyDictionary[Model, Experience] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class DraftParams:
-    tokens: int = param(
+    tokens: int = option(
         4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
     )
-    schedule: str = param("confidence", "How K changes from pass to pass", choices=SCHEDULES)
-    most: int = param(16, "Largest K under the other schedules", low=1, high=64, length=True)
-    threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
-    cascade: bool = param(
+    schedule: str = option("confidence", "How K changes from pass to pass", choices=SCHEDULES)
+    most: int = option(16, "Largest K under the other schedules", low=1, high=64, length=True)
+    threshold: float = option(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
+    cascade: bool = option(
         True, "Prompt lookup drafts for the draft model, so that a copied passage takes it one pass, not one per token"
     )
-    ahead: bool = param(True, "Draft on while the target verifies, if the draft model has a device or CPU threads of its own")
-    reencode: bool = param(False, "Allow a draft model with a different tokenizer, by way of text")
+    ahead: bool = option(True, "Draft on while the target verifies, if the draft model has a device or CPU threads of its own")
+    reencode: bool = option(False, "Allow a draft model with a different tokenizer, by way of text")
 
 
 class Draft(ChainDrafter):

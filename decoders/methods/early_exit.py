@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Block, Layers
 from ...errors import UserError
+from ...option import option
 from .. import needs
-from ..base import Context, Elsewhere, Verified, param
+from ..base import Context, Elsewhere, Verified
 from ..parts.cascade import ChainDrafter, Copies, Experience
 from ..parts.elsewhere import COPIED
 from ..parts.proposers import FirstLayers
@@ -27,15 +28,15 @@ from ..tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class EarlyExitParams:
-    layers: int = param(0, "The first N layers draft; 0 is half of them", low=0, high=1024)
-    skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
-    tokens: int = param(
+    layers: int = option(0, "The first N layers draft; 0 is half of them", low=0, high=1024)
+    skip: str = option("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
+    tokens: int = option(
         4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
     )
-    schedule: str = param("confidence", "How K changes from pass to pass", choices=SCHEDULES)
-    most: int = param(32, "Largest K under the other schedules", low=1, high=64, length=True)
-    threshold: float = param(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
-    cascade: bool = param(
+    schedule: str = option("confidence", "How K changes from pass to pass", choices=SCHEDULES)
+    most: int = option(32, "Largest K under the other schedules", low=1, high=64, length=True)
+    threshold: float = option(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
+    cascade: bool = option(
         True, "Prompt lookup drafts for these layers, so that a copied passage takes them one pass, not one per token"
     )
 

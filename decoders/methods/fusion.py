@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from operator import itemgetter
 
-from ..base import Context, Drafter, Elsewhere, Verified, param
+from ...option import option
+from ..base import Context, Drafter, Elsewhere, Verified
 from ..parts.drafting import node_budget
 from ..parts.elsewhere import chain_length, ngram_tree, speculative
 from ..parts.ngrams import ORDERS
@@ -43,18 +44,18 @@ RATE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class FusionParams:
-    nodes: int = param(16, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    floor: float = param(
+    nodes: int = option(16, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
+    floor: float = option(
         -1.0, "Lowest probability of a draft token's path; -1 drafts what pays by the cost of passes", low=-1, high=1
     )
-    frequent: int = param(
+    frequent: int = option(
         FREQUENT, "Number of the text's most frequent tokens to try where there is no other evidence", low=0, high=FREQUENT
     )
-    recycle: int = param(
+    recycle: int = option(
         8, "Successors kept for each token the model has seen, as in token recycling; 0 turns it off", low=0, high=64
     )
-    past: bool = param(True, "Draft from past answers too, where there are any")
-    learn: bool = param(True, "Learn the weight of matches of each length from accepted tokens")
+    past: bool = option(True, "Draft from past answers too, where there are any")
+    learn: bool = option(True, "Learn the weight of matches of each length from accepted tokens")
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..base import Context, Drafter, Verified, param
+from ...option import option
+from ..base import Context, Drafter, Verified
 from ..parts.drafting import draw_tokens, node_budget, until_eos
 from ..tree import Tree
 
@@ -18,12 +19,12 @@ USUALLY = 0.3
 
 @dataclass(frozen=True, slots=True)
 class JacobiParams:
-    tokens: int = param(8, "Guesses K in a block", low=1, high=256, length=True)
-    slide: bool = param(True, "Refill the block at its end after each pass; off: start a new block when one is done")
-    start: str = param(
+    tokens: int = option(8, "Guesses K in a block", low=1, high=256, length=True)
+    slide: bool = option(True, "Refill the block at its end after each pass; off: start a new block when one is done")
+    start: str = option(
         "text", "First guesses: tokens drawn from the text, or the last token repeated", choices=("text", "repeat")
     )
-    seed: int = param(0, "Seed for the tokens drawn from the text", low=0)
+    seed: int = option(0, "Seed for the tokens drawn from the text", low=0)
 
 
 class Jacobi(Drafter):

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...backends.info import MOST_NODES, plain_passes
+from ...option import option
 from .. import needs
-from ..base import Context, Drafter, Verified, param
+from ..base import Context, Drafter, Verified
 from ..parts.drafting import Trie, draw_tokens, node_budget, until_eos
 from ..parts.ngrams import NgramPool, TextNgrams
 from ..parts.sizes import pass_curve
@@ -21,11 +22,11 @@ DEAR = 1.6
 class LookaheadParams:
     """The paper takes W = G = 15 for 7B models, 10 for 13B and 7 for 33B, all with N = 5."""
 
-    window: int = param(7, "Columns W of the window: how far ahead it looks", low=1, high=64)
-    ngram: int = param(5, "Tokens N in an n-gram; the window has N - 1 levels", low=2, high=16, length=True)
-    guesses: int = param(7, "Most n-grams G verified in a pass, and kept for each first token", low=1, high=64)
-    text: bool = param(True, "Also pool the n-grams of the prompt and the answer; off: the published form")
-    seed: int = param(0, "Seed for the window's first tokens, drawn from the text", low=0)
+    window: int = option(7, "Columns W of the window: how far ahead it looks", low=1, high=64)
+    ngram: int = option(5, "Tokens N in an n-gram; the window has N - 1 levels", low=2, high=16, length=True)
+    guesses: int = option(7, "Most n-grams G verified in a pass, and kept for each first token", low=1, high=64)
+    text: bool = option(True, "Also pool the n-grams of the prompt and the answer; off: the published form")
+    seed: int = option(0, "Seed for the window's first tokens, drawn from the text", low=0)
 
 
 @dataclass(slots=True)

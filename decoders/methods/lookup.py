@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
 from ...errors import UserError
-from ..base import Context, Drafter, Elsewhere, Verified, param
+from ...option import option
+from ..base import Context, Drafter, Elsewhere, Verified
 from ..parts.drafting import until_eos
 from ..parts.elsewhere import chain_length, prompt_lookup
 from ..parts.learned import USUAL, Reliability
@@ -30,16 +31,16 @@ DEEPEST = 256
 
 @dataclass(frozen=True, slots=True)
 class LookupParams:
-    variant: str = param(
+    variant: str = option(
         "ours", "ours: many matches merged into one tree; reference: as published", choices=("ours", "reference")
     )
-    max_ngram: int = param(0, "Longest n-gram to look up; 0 is 8 for ours and 3 for reference", low=0, high=ORDERS)
-    min_ngram: int = param(1, "Shortest n-gram to look up", low=1, high=ORDERS)
-    tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST, length="variant=reference")
-    nodes: int = param(16, "ours: most nodes in the tree, including the last token", low=1, high=DEEPEST, length=True)
-    matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
-    past: bool = param(True, "ours: draft from past answers too, where there are any")
-    floor: float = param(
+    max_ngram: int = option(0, "Longest n-gram to look up; 0 is 8 for ours and 3 for reference", low=0, high=ORDERS)
+    min_ngram: int = option(1, "Shortest n-gram to look up", low=1, high=ORDERS)
+    tokens: int = option(10, "reference: draft tokens K", low=1, high=DEEPEST, length="variant=reference")
+    nodes: int = option(16, "ours: most nodes in the tree, including the last token", low=1, high=DEEPEST, length=True)
+    matches: int = option(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
+    past: bool = option(True, "ours: draft from past answers too, where there are any")
+    floor: float = option(
         -1.0, "ours: lowest probability of a draft token's path; -1 drafts what pays by the cost of passes", low=-1, high=1
     )
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..base import Context, Drafter, Elsewhere, Verified, param
+from ...option import option
+from ..base import Context, Drafter, Elsewhere, Verified
 from ..parts.drafting import Trie, draw_tokens, node_budget, until_eos
 from ..parts.elsewhere import ngram_tree
 from ..parts.ngrams import NgramPool, TextNgrams
@@ -19,13 +20,13 @@ from ..tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class NgramParams:
-    n: int = param(10, "Tokens in an n-gram, including its key", low=2, high=64, length=True)
-    key: int = param(3, "How many of the last tokens to look up at most; then fewer, down to one", low=1, high=8)
-    completions: int = param(4, "Most completions kept for a key: the latest ones", low=1, high=64)
-    nodes: int = param(16, "Most nodes in the tree, including the last token", low=1, high=256)
-    fill: str = param("none", "What to draft if the key is new: nothing, or random tokens", choices=("none", "random"))
-    seed: int = param(0, "Seed for the random tokens", low=0)
-    store: str = param(
+    n: int = option(10, "Tokens in an n-gram, including its key", low=2, high=64, length=True)
+    key: int = option(3, "How many of the last tokens to look up at most; then fewer, down to one", low=1, high=8)
+    completions: int = option(4, "Most completions kept for a key: the latest ones", low=1, high=64)
+    nodes: int = option(16, "Most nodes in the tree, including the last token", low=1, high=256)
+    fill: str = option("none", "What to draft if the key is new: nothing, or random tokens", choices=("none", "random"))
+    seed: int = option(0, "Seed for the random tokens", low=0)
+    store: str = option(
         "verified",
         "N-grams to keep: the text's own, or all, with those that end in the target's choice after a refused draft token",
         choices=("verified", "all"),

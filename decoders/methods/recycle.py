@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from ..base import Context, Drafter, Elsewhere, Verified, param
+from ...option import option
+from ..base import Context, Drafter, Elsewhere, Verified
 from ..parts.drafting import node_budget
 from ..parts.elsewhere import ngram_tree
 from ..parts.ngrams import TokenIndex
@@ -28,14 +29,14 @@ MEMORY = 64
 
 @dataclass(frozen=True, slots=True)
 class RecycleParams:
-    successors: int = param(8, "Successors kept for each token: the target's last top k after it", low=1, high=SUCCESSORS)
-    nodes: int = param(32, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    shape: str = param(
+    successors: int = option(8, "Successors kept for each token: the target's last top k after it", low=1, high=SUCCESSORS)
+    nodes: int = option(32, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
+    shape: str = option(
         "measured",
         "Share of right successors of each rank, which shapes the tree: measured in this conversation, or fixed",
         choices=("measured", "fixed"),
     )
-    text: bool = param(True, "Also learn from the text: what follows a token there becomes its first successor")
+    text: bool = option(True, "Also learn from the text: what follows a token there becomes its first successor")
 
 
 class SuccessorTable(TokenIndex):

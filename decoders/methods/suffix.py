@@ -15,7 +15,8 @@ from heapq import heappop, heappush, nlargest
 from itertools import groupby
 from operator import itemgetter
 
-from ..base import Context, Drafter, Elsewhere, param
+from ...option import option
+from ..base import Context, Drafter, Elsewhere
 from ..parts.drafting import node_budget
 from ..parts.elsewhere import ngram_tree, speculative
 from ..parts.learned import LONGEST, Reliability
@@ -37,13 +38,13 @@ USUALLY = [Reliability()[match] for match in range(LONGEST + 1)]
 class SuffixParams:
     """Settings of suffix decoding; the defaults are those of its authors' code."""
 
-    factor: float = param(1.0, "Draft tokens for each token of the match", low=0, high=64)
-    offset: float = param(0.0, "Draft tokens added to those", low=-64, high=64)
-    floor: float = param(0.1, "Lowest probability of a draft token's path, by its frequency", low=0, high=1)
-    tree: bool = param(False, "Draft the most frequent continuations as a tree; off: only the most frequent one, as a chain")
-    nodes: int = param(64, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    depth: int = param(64, "Longest sequence counted: a match and its draft together", low=2, high=512)
-    past: int = param(
+    factor: float = option(1.0, "Draft tokens for each token of the match", low=0, high=64)
+    offset: float = option(0.0, "Draft tokens added to those", low=-64, high=64)
+    floor: float = option(0.1, "Lowest probability of a draft token's path, by its frequency", low=0, high=1)
+    tree: bool = option(False, "Draft the most frequent continuations as a tree; off: only the most frequent one, as a chain")
+    nodes: int = option(64, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
+    depth: int = option(64, "Longest sequence counted: a match and its draft together", low=2, high=512)
+    past: int = option(
         100, "Past answers to draft from, where only this session's are there; 0: none at all", low=0, high=10_000
     )
 

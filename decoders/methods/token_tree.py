@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from ...backends.base import Model
 from ...backends.options import draft_label
 from ...errors import UserError, counted
+from ...option import option
 from .. import needs
-from ..base import Context, Drafter, Elsewhere, param
+from ..base import Context, Drafter, Elsewhere
 from ..parts.elsewhere import as_chain, draft_chain, sglang
 from ..parts.growth import MOST, Grower, count_nodes
 from ..parts.merging import MERGED, drafters_to_merge
@@ -24,22 +25,22 @@ from ..parts.vocabularies import require_same_tokens
 
 @dataclass(frozen=True, slots=True)
 class TreeParams:
-    nodes: int = param(
+    nodes: int = option(
         20,
         "Most nodes in the tree, including the last token; an expansion has as many as its numbers make",
         low=1,
         high=MOST,
         length=True,
     )
-    depth: int = param(5, "Most draft tokens on a path; best only", low=1, high=32)
-    width: int = param(3, "Successors of each expanded node; best only", low=1, high=16)
-    grow: int = param(4, "Nodes expanded at each depth; best only", low=1, high=32)
-    expansion: str = param(
+    depth: int = option(5, "Most draft tokens on a path; best only", low=1, high=32)
+    width: int = option(3, "Successors of each expanded node; best only", low=1, high=16)
+    grow: int = option(4, "Nodes expanded at each depth; best only", low=1, high=32)
+    expansion: str = option(
         "",
         "Successors at each depth, such as SpecInfer's 1,1,3,1,1,1,1,1; empty for best, which follows the draft model's "
         "confidence",
     )
-    merge: str = param(
+    merge: str = option(
         "",
         f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}; and, of several draft models, draft, "
         "draft-2 and so on, if not all of them",

@@ -20,12 +20,12 @@ MODULE = '''
 """A package that brings drafters; without postponed annotations, as many are written."""
 from dataclasses import dataclass
 
-from specchat.decoders import Drafter, Tree
+from specchat.decoders import Drafter, Tree, option
 
 
 @dataclass(frozen=True)
 class EchoParams:
-    tokens: int = 3
+    tokens: int = option(3, "Tokens to repeat")
 
 
 class Echo(Drafter):
@@ -61,7 +61,7 @@ class Lookup(Echo):
 
 @dataclass(frozen=True)
 class ListParams:
-    sizes: list = ()
+    sizes: list = option((), "Sizes")
 
 
 class Lists(Echo):
@@ -92,7 +92,7 @@ LEFT_OUT = {
     "nameless": "does not define name",
     "unfinished": "does not define draft",
     "taken": "reuses the name of another method, lookup",
-    "lists": "Params.sizes is none of int, float, bool, str",
+    "lists": "Params.sizes is no option of a type among str, int",
     "settings": "Params is not a dataclass",
     "function": "is not a subclass of specchat.decoders.Drafter",
     "missing": "AttributeError",

@@ -115,7 +115,7 @@ class Lab:
 
     def check(self) -> None:
         """Raise Interrupted if ctrl+c was pressed."""
-        if self._interrupts.asked:
+        if self._interrupts.signal:
             raise Interrupted
 
     def load(self, settings: Settings, *, quiet: bool = False) -> Loaded:
@@ -160,7 +160,7 @@ class Lab:
         cancelled = False
         while True:
             event = self.client.wait(POLL_SECONDS)
-            if self._interrupts.asked and not cancelled:
+            if self._interrupts.signal and not cancelled:
                 cancelled = True
                 self.client.cancel(id)
             match event:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from ....engine.options import SHAPES
+from ....engine.options import CONSTRAINTS
 from ....errors import UserError
 from ...settings.fields import Settings
-from ..options import MODELS, AsJson, Several, argument, flag, option
+from ..options import MODELS, AsJson, SettingOptions, argument, flag, option
 
-OnModels = Annotated[Settings, Several(*MODELS)]
-Constrained = Annotated[Settings, Several(*MODELS, *SHAPES)]
+OnModels = Annotated[Settings, SettingOptions(*MODELS)]
+Constrained = Annotated[Settings, SettingOptions(*MODELS, *CONSTRAINTS)]
 Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
 Methods = Annotated[str, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")]
 Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
@@ -99,7 +99,7 @@ class ReplayRequest:
 
     @property
     def _named(self) -> bool:
-        return self.settings.layers is not None and "model" in self.settings.layers.given
+        return self.settings.layers is not None and "model" in self.settings.layers.command_line
 
     @property
     def forced(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....engine.catalog import get, parse_params
-from ....engine.options import SHAPES
+from ....engine.options import CONSTRAINTS
 from ....errors import UserError
 from ....plain_file import as_text, user_path
 from ...attach.attachments import Attachment, attach, compose, decoded, read
@@ -66,7 +66,7 @@ class Request:
         return self.settings.stop_loops and (self.plain or "stop_loops" in self.explicit)
 
 
-def kept(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> bool | None:
+def keeps(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> bool | None:
     """`Request.keep`, as the options say.
 
     Raises:
@@ -96,7 +96,7 @@ def check(request: Request) -> None:
                     f"Use {FLAGS[key]} instead."
                 ) from None
         raise
-    if len(shapes := [FLAGS[key] for key in SHAPES if key in request.explicit]) > 1:
+    if len(shapes := [FLAGS[key] for key in CONSTRAINTS if key in request.explicit]) > 1:
         raise UserError(f"{' and '.join(shapes)} each say what the answer must look like. Use only one of them.")
     if request.prompt != "-" and not request.prompt.strip():
         raise UserError("The prompt is empty. Type something to answer, or - to read it from standard input.")

@@ -263,7 +263,7 @@ class _Run:
         """Follow the events until one ends it; return the exit code."""
         while True:
             event = self.client.wait(POLL_SECONDS)
-            if self.interrupts.asked and not self.cancelling:
+            if self.interrupts.signal and not self.cancelling:
                 self.cancelling = True
                 if not self.id:
                     return self._end("cancelled")

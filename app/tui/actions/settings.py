@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....engine.options import SHAPES
+from ....engine.options import CONSTRAINTS
 from ....errors import NotPossible, UserError, did_you_mean
 from ...settings import actions
 from ...settings.fields import SAMPLING, Settings
-from ...settings.file import from_text
-from ...settings.rows import preset_summary
-from ...settings.shape import constraint_name, constraint_summary
+from ...settings.rows import constraint_name, constraint_summary, preset_summary
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line
 from ..host import Host
 from .registry import runs
-from .table import pairs, typed
+from .table import pairs
 
 LIMITS = ("accept", "max_tokens", "stop", "stop_loops", "think", "think_budget", "template_var", "system")
 """What /set takes besides the names of SAMPLING, which need no table's name."""
@@ -51,9 +49,8 @@ class SettingsCommands:
             if key not in (*SAMPLING, *LIMITS):
                 raise UserError(f"There is no setting {key}: {did_you_mean(key, (*SAMPLING, *LIMITS))}")
         if given:
-            values = {key: from_text(key, value) if key in LIMITS else typed(value) for key, value in given.items()}
             names = {f"sampling.{key}": key for key in SAMPLING}
-            self.host.live.set({f"sampling.{key}" if key in SAMPLING else key: value for key, value in values.items()}, names)
+            self.host.live.set({f"sampling.{key}" if key in SAMPLING else key: value for key, value in given.items()}, names)
         self._tell_sampling()
 
     @runs(actions.TEMPERATURE)
@@ -94,8 +91,8 @@ class SettingsCommands:
                 told = {"json_object": text == "json"}
             elif kind in ("regex", "grammar") and rest.strip():
                 told = {kind: rest.strip()}
-            nothing: dict[str, Any] = {**dict.fromkeys(SHAPES, ""), "json_object": False}
-            self.host.live.set(nothing | told, dict.fromkeys(SHAPES, "/schema"))
+            nothing: dict[str, Any] = {**dict.fromkeys(CONSTRAINTS, ""), "json_object": False}
+            self.host.live.set(nothing | told, dict.fromkeys(CONSTRAINTS, "/schema"))
             self.host.changed()
         constraint = self.host.dialogue.options.constraint
         if not (name := constraint_name(constraint)):

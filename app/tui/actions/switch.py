@@ -18,7 +18,6 @@ from ...chat.methods import GROUPS, SERVER, Method, draft_length, draft_reach, s
 from ...race.guests import short_name
 from ...render.verdict import against
 from ...settings import actions
-from ...settings.file import from_text
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES, WAYS, following
@@ -199,7 +198,7 @@ class Switches:
         if dialogue.info.get("server"):
             raise NotPossible("A server decodes at its own pace.")
         after = next((pace for pace in PACES if pace < (dialogue.pace or inf)), 0)
-        live.set({"pace": from_text("pace", words[0]) if words else after}, {"pace": "/pace"})
+        live.set({"pace": words[0] if words else after}, {"pace": "/pace"})
         if dialogue.pace != live.settings.pace:  # that of one answer
             dialogue.set_pace(live.settings.pace)
         parts = [(f"{pace or 'full speed'}  ", "bold $foreground" if pace == dialogue.pace else "$quiet") for pace in PACES]

@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ....errors import UserError, did_you_mean
 from ...race.entry import split_prompt
@@ -81,16 +80,6 @@ def pairs(arguments: Sequence[str], usage: str) -> dict[str, str]:
             raise UserError(f"{argument!r} is not of the form key=value: {usage}")
         out[key] = value
     return out
-
-
-def typed(value: str) -> Any:
-    """A typed value as TOML would give it: a number where it is one, else the text."""
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return value
 
 
 # docs/keys.md

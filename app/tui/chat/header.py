@@ -11,7 +11,7 @@ from ...chat.about import default_word, word_for
 from ...chat.dialogue import Dialogue
 from ...chat.methods import Method, draft_reach
 from ...race.guests import short_name
-from ...settings.shape import constraint_name
+from ...settings.rows import constraint_name
 from ...text.amounts import count_of
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import BindingType
 
 from ...chat.about import default_word
-from ...settings.file import from_text, takes_many, variable
+from ...settings.file import variable
 from ...settings.keymap import SETTINGS
-from ...settings.precedence import default_of
-from ...settings.rows import ListedSetting, SettingRow, detail, entries, rows_of, typed_form
+from ...settings.rows import ListedSetting, SettingRow, detail, entries, setting_rows, typed_form
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, ends, line
@@ -44,7 +43,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(SETTINGS)
 
     def __init__(self, host: Host, query: str = "") -> None:
-        listed = PickList[SettingRow](lambda row: row.title if row.entry is not None else None, drawn)
+        listed = PickList[SettingRow](lambda row: row.title if row.option is not None else None, drawn)
         listed.empty = "No setting matches in name, description or value."
         super().__init__(listed, host.live.keymap, "Settings", "Search settings", query)
         self._host, self._live, self._dialogue = host, host.live, host.dialogue
@@ -57,7 +56,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             self.say(problems[0], wrong=True)
 
     def settings_changed(self, key: object = None) -> None:
-        rows = rows_of(self._live.layers, self._entries, self.searched, self._chosen())
+        rows = setting_rows(self._live.layers, self._entries, self.searched, self._chosen())
         self.listed.show(rows, self.listed.key if key is None else key)
         self.tell()
 
@@ -109,28 +108,25 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         from .menu import Menu, MenuItem
         from .text import TextScreen
 
-        entry = item.entry
-        assert entry is not None, "a heading cannot be chosen"
-        if entry.key == "system":
+        option, title = item.option, item.title.removeprefix("methods.")
+        assert option is not None, "a heading cannot be chosen"
+        if item.title == "system":
             about = "The system prompt for new chats. The model reads it before everything else."
             screen = TextScreen("System prompt", str(item.value or ""), about, self._live.keymap)
             self._host.ask(screen, lambda text: self._keep({item.title: text.rstrip() or None}))
-        elif entry.choices:
-            default = typed_form(default_of(entry.key))
-            items = [MenuItem(word, word, "default" if word == default else "") for word in entry.choices]
-            menu = Menu(_title(entry), items, typed_form(item.value), self._live.keymap)
-            self._host.ask(menu, lambda word: self._keep({item.title: from_text(item.title, word)}))
+        elif option.words:
+            default = typed_form(option.default)
+            items = [MenuItem(word, word, "default" if word == default else "") for word in option.words]
+            menu = Menu(title, items, typed_form(item.value), self._live.keymap)
+            self._host.ask(menu, lambda word: self._keep({item.title: word}))
         else:
-            self.ask(
-                fit(one_line(_title(entry)), 40), typed_form(item.value), "keep", lambda text: self._take(item, text), "nothing"
-            )
+            self.ask(fit(one_line(title), 40), typed_form(item.value), "keep", lambda text: self._take(item, text), "nothing")
 
     def _take(self, row: SettingRow, text: str) -> None:
         def keep() -> None:
-            value: Any = from_text(row.title, text)
-            if not text.strip() and (default_of(row.title) is None or takes_many(row.title)):
-                value = None  # nothing is set
-            self._live.keep({row.title: value}, undoable=True)
+            assert row.option is not None
+            blank = not text.strip() and (row.option.default is None or row.option.several)
+            self._live.keep({row.title: None if blank else text}, undoable=True)
 
         if self.tried(keep):
             self.end_asking()
@@ -143,26 +139,21 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     def _kept(self, key: str) -> None:
         self._host.changed()
         self.settings_changed(key)
-        entry = next(entry for entry in self._entries if entry.key == key)
+        option = next(entry.option for entry in self._entries if entry.key == key)
         layers = self._live.layers
-        said = f"Saved in {short_path(layers.read.path)}; it applies {entry.when}."
+        said = f"Saved in {short_path(layers.read.path)}; it applies {option.when}."
         warn = ""
-        if os.environ.get(variable(entry.key)):  # also where a later word counts for now
-            warn = f" ${variable(entry.key)} goes before the file from the next start on."
-        elif layers.origin(entry.key).kind == "model":
+        if os.environ.get(variable(key)):  # also where a later word counts for now
+            warn = f" ${variable(key)} goes before the file from the next start on."
+        elif layers.origin(key).kind == "model":
             warn = f" {one_line(self._dialogue.model)} has its own value, which overrides this."
-        elif entry.key == "model":
+        elif key == "model":
             said = f"Saved in {short_path(layers.read.path)}; it applies from the next start. /model loads one now."
         self.say(f"{said}{warn}", wrong=bool(warn))
 
 
-def _title(entry: ListedSetting) -> str:
-    """A setting's name where there is no heading above it."""
-    return entry.key.removeprefix("methods.")
-
-
 def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
-    if row.entry is None:
+    if row.option is None:
         return ((line((fit(row.title, cells), "bold $primary")) if row.title else ()),)
     wide = cells >= NARROW
     room = NAME_CELLS if wide else max(14, cells * 45 // 100)

@@ -9,7 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ....backends.base import ROOT
-from ...base import Context, Drafter, Elsewhere, Verified, param
+from ....option import option
+from ...base import Context, Drafter, Elsewhere, Verified
 from ...parts.costs import MEMORY
 from ...parts.drafting import Following
 from ...parts.elsewhere import ngram_tree
@@ -50,8 +51,8 @@ PAUSES = 4, 32
 
 @dataclass(frozen=True, slots=True)
 class AutoParams:
-    nodes: int = param(24, "Most nodes in a tree, including the last token", low=1, high=256, length=True)
-    rivals: bool = param(True, "Also try the draft model or trained head, and early exit, if available")
+    nodes: int = option(24, "Most nodes in a tree, including the last token", low=1, high=256, length=True)
+    rivals: bool = option(True, "Also try the draft model or trained head, and early exit, if available")
 
 
 class Auto(Drafter):

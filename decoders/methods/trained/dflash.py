@@ -10,8 +10,9 @@ from heapq import nlargest
 from ....backends.base import Scores
 from ....backends.heads.base import BlockHead, BlockSession, PathBlockSession
 from ....errors import shell_line
+from ....option import option
 from ... import needs
-from ...base import Context, Elsewhere, param
+from ...base import Context, Elsewhere
 from ...parts.drafting import Following, node_budget
 from ...parts.elsewhere import as_chain, llama_server, speculative
 from ...parts.growth import Grower, Growth
@@ -23,11 +24,11 @@ from ...tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class DFlashParams:
-    nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    depth: int = param(16, "Most positions of a block that are drafted", low=1, high=64)
-    width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
-    floor: float = param(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
-    merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
+    nodes: int = option(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
+    depth: int = option(16, "Most positions of a block that are drafted", low=1, high=64)
+    width: int = option(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
+    floor: float = option(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
+    merge: str = option("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
 
     @property
     def grow(self) -> int:

@@ -13,8 +13,9 @@ from weakref import WeakKeyDictionary
 
 from ....backends.base import PREFILL_CHUNK, ROOT, Scores
 from ....backends.heads.base import Head, HeadSession, PathHead
+from ....option import option
 from ... import needs
-from ...base import Context, Elsewhere, Verified, param
+from ...base import Context, Elsewhere, Verified
 from ...parts.cascade import Copies, Experience
 from ...parts.drafting import Following, node_budget
 from ...parts.elsewhere import OLDER, as_chain, llama_server, sglang, speculative, with_note
@@ -40,13 +41,13 @@ _experience: WeakKeyDictionary[Head, Experience] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class EagleParams:
-    nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    depth: int = param(16, "Most draft tokens on a path", low=1, high=32)
-    width: int = param(4, "Successors of each expanded node; 1 for a chain", low=1, high=16)
-    grow: int = param(4, "Nodes expanded at each depth", low=1, high=32)
-    floor: float = param(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
-    merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
-    cascade: bool = param(True, "Prompt lookup drafts in the head's place where the text clearly repeats itself")
+    nodes: int = option(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
+    depth: int = option(16, "Most draft tokens on a path", low=1, high=32)
+    width: int = option(4, "Successors of each expanded node; 1 for a chain", low=1, high=16)
+    grow: int = option(4, "Nodes expanded at each depth", low=1, high=32)
+    floor: float = option(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
+    merge: str = option("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
+    cascade: bool = option(True, "Prompt lookup drafts in the head's place where the text clearly repeats itself")
 
 
 class HeadProposer(Proposer):

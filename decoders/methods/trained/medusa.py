@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ....backends.base import Scores
 from ....backends.heads.base import PositionHead
+from ....option import option
 from ... import needs
-from ...base import Context, Drafter, Elsewhere, param
+from ...base import Context, Drafter, Elsewhere
 from ...parts.drafting import node_budget
 from ...parts.elsewhere import as_chain, speculative
 from ...parts.position_tree import position_tree
@@ -18,9 +19,9 @@ from ...tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class MedusaParams:
-    nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
-    floor: float = param(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
+    nodes: int = option(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
+    width: int = option(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
+    floor: float = option(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
 
 
 class HeadPositions(Proposer):

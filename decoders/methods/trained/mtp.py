@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ....option import option
 from ... import needs
-from ...base import Elsewhere, param
+from ...base import Elsewhere
 from ...parts.elsewhere import as_chain, sglang, speculative
 from .eagle import Eagle, EagleParams
 
 
 @dataclass(frozen=True, slots=True)
 class MtpParams(EagleParams):
-    nodes: int = param(12, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    depth: int = param(3, "Most draft tokens on a path", low=1, high=32)
-    width: int = param(3, "Successors of each expanded node; 1 for a chain", low=1, high=16)
-    grow: int = param(3, "Nodes expanded at each depth", low=1, high=32)
+    nodes: int = option(12, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
+    depth: int = option(3, "Most draft tokens on a path", low=1, high=32)
+    width: int = option(3, "Successors of each expanded node; 1 for a chain", low=1, high=16)
+    grow: int = option(3, "Nodes expanded at each depth", low=1, high=32)
 
 
 class Mtp(Eagle):

@@ -16,7 +16,7 @@ import pytest
 from specchat.app.cli import complete as completion_shell
 from specchat.app.cli import main as cli
 from specchat.app.history.store import Store
-from specchat.app.settings.checks import theme_names
+from specchat.app.settings.locations import theme_names
 from specchat.decoders.registry import methods
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
@@ -134,7 +134,7 @@ def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
     ["~root", "=ls", "-rf", "#x", "a#b", "a^b", "a;b", "a&b", "a b", "a!b", "a|b", "a>b", "a*", "a?", "{a,b}", "a\nb", "%1"],
 )
 def test_values_are_words_that_mean_nothing_to_a_shell(name: str) -> None:
-    complete = completion_shell._completing(lambda typed: iter([("plain-1.0", ""), (name, "")]))
+    complete = completion_shell._completer(lambda typed: iter([("plain-1.0", ""), (name, "")]))
     assert complete(None, [], "") == [("plain-1.0", "")]
 
 

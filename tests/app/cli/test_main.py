@@ -112,8 +112,8 @@ def test_every_option_of_a_load_goes_from_the_shell_to_the_engine(call: Call, mo
     texts = {"device": "cuda:1", "draft_device": "mps"}
     given: dict[str, Any] = {}
     for key in (*LOADING, *DRAFTING):
-        said = OPTIONS[key]
-        given[key] = 3 if said.kind == "int" else said.choices[-1] if said.choices else texts.get(key, "v1")
+        option = OPTIONS[key]
+        given[key] = 3 if option.type == "int" else option.choices[-1] if option.choices else texts.get(key, "v1")
     assert call(*(f"{FLAGS[key]}={value}" for key, value in given.items()), "run", "hi")[0] == 0
     assert call("run", "hi", *(f"{FLAGS[key]}={value}" for key, value in given.items()))[0] == 0
     for request in asked:
@@ -285,7 +285,7 @@ def test_every_setting_is_in_a_group_and_says_what_it_is_about() -> None:
     assert {said.group for said in declared_options(Settings).values()} <= set(GROUPS)
     found: list[Any] = entries(known_methods())
     assert len({entry.key for entry in found}) == len(found)
-    assert all(entry.what for entry in found)
+    assert all(entry.option.help for entry in found)
 
 
 # `specchat doctor`: complete as data, readable as text, and every problem with a command that mends it

@@ -281,7 +281,7 @@ async def test_commands(make_chat: Make, engine: Any) -> None:
         assert await run("/xyzzy") != ""
         assert "There is no command /xyzzy: type / to see them all." in toasts(app)
         assert await run("/set temperature=-1") != ""
-        assert "temperature must be 0 or more" in toasts(app)
+        assert "temperature must be at least 0" in toasts(app)
         assert await run("/set temprature=1") != ""
         assert "did you mean temperature?" in toasts(app)
         assert await run("/theme light") == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from specchat.decoders import Conversation, Drafter, Generation, describe_params
 from specchat.decoders.needs import DraftModel, PardModel
 from specchat.decoders.parts.schedules import SCHEDULES
 from specchat.decoders.registry import methods, unavailable
+from specchat.option import Option, declared_options
 
 from ...cases import FULL
 from ...fakes.answers import answered, plain
@@ -35,15 +36,18 @@ ODD: dict[str, Any] = {
 """By type of setting: values tried beside the ends of its range."""
 
 
-def values_of(f: Any) -> list[Any]:
+def values_of(param: Option) -> list[Any]:
     """The ends of a setting's range, what lies beyond, and odd values of the right type."""
-    low, high = f.metadata.get("low"), f.metadata.get("high")
-    ends = [end + step for end in (low, high) if end is not None for step in (-1, 0, 1)]
-    return list(dict.fromkeys([*ends, *ODD[str(f.type)], *f.metadata.get("choices", ())]))
+    ends = [end + step for end in (param.low, param.high) if end is not None for step in (-1, 0, 1)]
+    return list(dict.fromkeys([*ends, *ODD[param.type], *param.choices]))
 
 
 def every_field() -> list[Any]:
-    return [pytest.param(m, f, id=f"{m.name}-{f.name}") for m in methods().values() for f in fields(m.Params)]
+    return [
+        pytest.param(method, name, id=f"{method.name}-{name}")
+        for method in methods().values()
+        for name in declared_options(method.Params)
+    ]
 
 
 def is_a_sentence(error: BaseException) -> None:
@@ -54,35 +58,36 @@ def is_a_sentence(error: BaseException) -> None:
     assert len(text) > 20
 
 
-@pytest.mark.parametrize(("method", "f"), every_field())
-def test_every_value_within_its_range_is_taken_and_others_are_told_why_not(method: type[Drafter], f: Any) -> None:
-    low, high, choices = (f.metadata.get(key) for key in ("low", "high", "choices"))
-    for value in values_of(f):
+@pytest.mark.parametrize(("method", "name"), every_field())
+def test_every_value_within_its_range_is_taken_and_others_are_told_why_not(method: type[Drafter], name: str) -> None:
+    param = declared_options(method.Params)[name]
+    low, high, choices = param.low, param.high, param.choices
+    for value in values_of(param):
         inside = value in choices if choices else low is not None and low <= value <= (value if high is None else high)
         refused: UserError | None = None
         try:
-            parse_params(method, {f.name: value})
+            parse_params(method, {name: value})
         except UserError as error:
             refused = error
         if refused is not None:
             assert not inside
             is_a_sentence(refused)
-            assert f.name in str(refused)
+            assert name in str(refused)
 
 
-@pytest.mark.parametrize(("method", "f"), every_field())
-def test_values_of_another_type_are_refused(method: type[Drafter], f: Any) -> None:
+@pytest.mark.parametrize(("method", "name"), every_field())
+def test_values_of_another_type_are_refused(method: type[Drafter], name: str) -> None:
     wrong: dict[str, tuple[Any, ...]] = {
         "int": ("many", "", "1.5", 1.5, None, [1], float("nan"), float("inf")),
         "float": ("much", "", None, [1], float("nan"), "nan"),
         "bool": ("perhaps", ""),
-        "str": (),
+        "str": (None, 3, [1]),
     }
-    for value in wrong[str(f.type)]:
+    for value in wrong[declared_options(method.Params)[name].type]:
         with pytest.raises(UserError) as caught:
-            parse_params(method, {f.name: value})
+            parse_params(method, {name: value})
         is_a_sentence(caught.value)
-        assert f.name in str(caught.value)
+        assert name in str(caught.value)
 
 
 LETTERS = 9

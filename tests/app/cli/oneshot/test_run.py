@@ -189,7 +189,7 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
         (["x", "--set", "foo"], "--set takes NAME=VALUE, not 'foo'"),
         (["x", "--set", "zzz=3"], "has no setting 'zzz'"),
         (["x", "--set", "top_k=3"], "and top_k is none of them. Use --top-k instead."),
-        (["x", "--temperature", "-1"], "--temperature must be 0 or more"),
+        (["x", "--temperature", "-1"], "--temperature must be at least 0"),
         (["x", "--top-p", "0"], "--top-p must be above 0"),
         (["x", "--max-tokens", "0"], "--max-tokens must be at least 1"),
         (["x", "--threads", "0"], "--threads must be at least 1"),

@@ -10,7 +10,7 @@ import pytest
 from textual.widgets import Static, TextArea
 
 from specchat.app.settings.file import read
-from specchat.app.settings.precedence import Layers, load_settings, read_settings, with_given
+from specchat.app.settings.precedence import Layers, layers_of, load_settings, read_settings, with_command_line
 from specchat.app.settings.rows import detail
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.menu import Menu
@@ -38,7 +38,7 @@ def start(make_chat: Callable[..., Any], engine: Any, file: Path, dialogue: Any)
     def begin(text: str = "", **given: Any) -> SpecchatApp:
         file.write_text(text)
         settings, notice = load_settings()
-        return SpecchatApp(with_given(settings, given, {}), engine, notice, dialogue.methods)
+        return SpecchatApp(with_command_line(settings, given, {}), engine, notice, dialogue.methods)
 
     return begin
 
@@ -73,7 +73,7 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
     async with chatting(start("# mine\n[sampling]\ntop_p = 0.9 # rather\n"), size=(100, 34)) as (app, pilot):
         screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
-        assert [row.title for row in screen.listed.items if row.entry] == ["sampling.temperature"]
+        assert [row.title for row in screen.listed.items if row.option] == ["sampling.temperature"]
         assert "default 0.0 · applies from the next answer" in told(screen)
         await pilot.press("enter")
         assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
@@ -126,7 +126,7 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
 async def test_what_counts_is_shown_where_nothing_is_set(start: Start) -> None:
     async with chatting(start(""), size=(130, 40)) as (app, pilot):
         screen = await opened(pilot)
-        found = {row.title: row for row in screen.listed.items if row.entry}
+        found = {row.title: row for row in screen.listed.items if row.option}
         assert not [row.title for row in found.values() if row.text in ("", "–", "None")]
         assert (found["device"].text, found["context"].text) == ("cpu (auto)", "4096")
         assert (found["method"].text, found["draft_model"].text) == (app.dialogue.method, "builtin-draft")
@@ -202,10 +202,10 @@ def test_what_is_wrong_is_named_with_its_line_and_the_rest_counts(presets_file: 
 
 def test_the_command_line_goes_before_a_preset_and_that_before_the_file(presets_file: Path) -> None:
     presets_file.write_text(f'method = "lookup"\nmax_tokens = 5\nsampling.top_k = 3\n{HAIKU}')
-    settings = with_given(read_settings(), {"max_tokens": 7}, {}, "haiku")
+    settings = with_command_line(read_settings(), {"max_tokens": 7}, {}, "haiku")
     assert (settings.method, settings.max_tokens, settings.sampling.top_k) == ("greedy", 7, 3)
-    assert settings.layers.origin("method").said == "preset haiku"
-    assert settings.layers.origin("max_tokens").kind == "command line"
+    assert layers_of(settings).origin("method").place == "preset haiku"
+    assert layers_of(settings).origin("max_tokens").kind == "command line"
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ async def test_the_system_prompt_is_shown_set_and_emptied(app: SpecchatApp) -> N
         assert "Not saved yet" in str(app.screen.query_one("#text-about", Static).render())
         await pilot.press("ctrl+s")
         assert app.dialogue.transcript.system == "Be kind.\nAnd brief."
-        assert app.settings.layers.origin("system").said == "this chat"
+        assert app.live.layers.origin("system").place == "this chat"
         app.actions.command('/system ""')
         assert not app.dialogue.transcript.system
         await pilot.press("alt+i", "escape")
@@ -292,7 +292,7 @@ async def test_the_list_is_chosen_from(app: SpecchatApp) -> None:
         await pilot.press("alt+p")
         assert isinstance(app.screen, Menu)
         await pilot.press("enter")
-        assert (app.settings.layers.preset_name, app.dialogue.options.max_tokens) == ("haiku", 60)
+        assert (app.live.layers.preset_name, app.dialogue.options.max_tokens) == ("haiku", 60)
 
 
 @pytest.mark.parametrize("key", ["alt+p", "alt+i"], ids=["presets", "system"])
@@ -339,7 +339,7 @@ async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses
         engine.events.append(Loaded(1, INFO | {"sampling": {"temperature": 0.6, "top_k": 20}}, {}))
         await settle(app, pilot)
         assert (engine.asked.sampling["temperature"], engine.asked.sampling["top_k"]) == (0.6, 20)
-        assert app.live.layers.origin("sampling.temperature").said == "recommended for this model"
+        assert app.live.layers.origin("sampling.temperature").place == "recommended for this model"
         assert "temperature 0.6, recommended for it" in str(app.chat_screen.query_one("ChatHeader").render())
         assert app.dialogue.race_sampling.greedy
         engine.begin()
