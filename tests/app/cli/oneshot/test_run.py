@@ -195,7 +195,7 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
         (["x", "--threads", "0"], "--threads must be at least 1"),
         (["x", "--device", "gpu"], "--device takes one of"),
         (["x", "--dtype", "int4"], "--dtype takes one of"),
-        (["x", "--model", ""], "--model is empty"),
+        (["x", "--model", ""], "--model takes a model, a folder"),
         (["x", "--raw", "--system", "y"], "Leave out --raw or --system"),
         (["x", "--stop", "y" * 100_000], "--stop: A stop string has 100,000 characters"),
         (["x", "--model", "recorded:/no/such"], "There is no file /no/such"),
