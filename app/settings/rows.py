@@ -151,10 +151,10 @@ def preset_summary(values: Values) -> str:
 
 def constraint_name(constraint: ConstraintFields | None) -> str:
     """Name a constraint on answers in a word or two, for headers; empty for none."""
-    from ...engine.catalog import constraint_of
+    from ...engine.catalog import parse_constraint
 
     try:
-        named = constraint_of(constraint)
+        named = parse_constraint(constraint)
     except (UserError, ValueError):
         return ""
     return named.name if named is not None else ""
