@@ -1,9 +1,9 @@
-"""How often a quantized file of a built-in model chooses the token that its float32 weights choose.
+"""Agreement of a built-in model's quantized files with its float32 weights: the share of equal greedy choices.
 
     python -m specchat.builtin.recipe.agreement                      # every GGUF file in builtin/weights
     python -m specchat.builtin.recipe.agreement FILE.gguf --limit 500
 
-Both models read the prompts and the wanted answers of the evaluation; their greedy choices are compared at every token of
+Both models read the prompts and the expected answers of the evaluation; their greedy choices are compared at every token of
 an answer, its end included.
 """
 
@@ -23,38 +23,38 @@ EXACT = LoadOptions(device="cpu", dtype="float32")
 
 
 def choices(session: Session, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
-    """The greedy choice at each token of `answer`, after `prompt` and the tokens before it [len(answer)]."""
+    """Return the greedy choice at each token of `answer`, after `prompt` and the tokens before it [len(answer)]."""
     session.rewind(0)
     session.prefill(prompt[:-1])
     # The last token of the prompt chooses the first of the answer, and so on.
     nodes = [prompt[-1], *answer[:-1]]
-    found: list[int] = []
+    picks: list[int] = []
     for start in range(0, len(nodes), PREFILL_CHUNK):
         chunk = nodes[start : start + PREFILL_CHUNK]
-        found += session.evaluate(chunk, range(ROOT, len(chunk) - 1)).choose(Sampling())
+        picks += session.evaluate(chunk, range(ROOT, len(chunk) - 1)).choose(Sampling())
         session.commit(range(len(chunk)))
-    return found
+    return picks
 
 
-def agreement(reference: Model, other: Model, asked: Sequence[Job]) -> tuple[int, int]:
+def agreement(reference: Model, other: Model, jobs: Sequence[Job]) -> tuple[int, int]:
     """Compare two models.
 
     Returns:
-        at how many tokens they agree, and of how many.
+        the number of tokens at which they agree, and the number compared.
     """
     ours, theirs = reference.open_session(), other.open_session()
     same = count = 0
-    for job in asked:
-        pairs = zip(choices(ours, job.prompt, job.wanted_ids), choices(theirs, job.prompt, job.wanted_ids), strict=True)
+    for job in jobs:
+        pairs = zip(choices(ours, job.prompt, job.expected_ids), choices(theirs, job.prompt, job.expected_ids), strict=True)
         same += sum(a == b for a, b in pairs)
-        count += len(job.wanted_ids)
+        count += len(job.expected_ids)
     ours.close()
     theirs.close()
     return same, count
 
 
 def main() -> None:
-    """Share of equal greedy choices, for each file."""
+    """Print the share of equal greedy choices, for each file."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.agreement", description=main.__doc__)
     parser.add_argument("files", type=Path, nargs="*", help="GGUF files (default: those in builtin/weights)")
     parser.add_argument("--limit", type=int, default=500, help="about how many prompts")

@@ -19,7 +19,7 @@ from .generators.tasks import copying, editing, extracting, formats, lists, pyco
 
 
 class Chat(TypedDict):
-    """One training example; `task` names the tasks of its turns."""
+    """A training example; `task` names the tasks of its turns."""
 
     task: str
     messages: list[Message]
@@ -31,9 +31,9 @@ class Task(NamedTuple):
     family: str
     make: Callable[[Draw], list[Message]]
     weight: float
-    splits: bool = True  # by checksum; the others know themselves what they keep for evaluation
+    splits: bool = True  # by checksum; the others hold out prompts themselves
     practice: float = 1.0
-    """How many times its share training has of it: what is learned slowly needs more."""
+    """Factor on its share in training: slowly learned tasks need more."""
 
 
 TASKS: dict[str, Task] = {
@@ -84,7 +84,7 @@ TASKS: dict[str, Task] = {
 _NAMES = list(TASKS)
 
 COPY_FIRST = 3.0
-"""How many times its share copying gets, on top, while texts are shortest: what every other task is built on."""
+"""Extra share of copying, on which every other task builds, while texts are shortest."""
 
 
 def _share(name: str, d: Draw) -> float:
@@ -105,12 +105,12 @@ def _task_name(d: Draw) -> str:
 
 
 def prompt_text(messages: list[Message]) -> str:
-    """What decides whether a chat is held out: all that the user says."""
+    """Join all user messages, whose text decides whether a chat is held out."""
     return "\n".join(message["content"] for message in messages if message["role"] == "user")
 
 
 def draw_task(name: str, d: Draw) -> list[Message]:
-    """One exchange of a task, on the side of the split that `d` stands for."""
+    """Draw an exchange of a task, on the side of the split that `d` stands for."""
     while True:
         messages = TASKS[name].make(d)
         if not TASKS[name].splits or is_held_out(prompt_text(messages)) == d.held_out:
@@ -118,11 +118,12 @@ def draw_task(name: str, d: Draw) -> list[Message]:
 
 
 def chat(seed: int | str, index: int, reach: float = 1.0, held_out: bool = False) -> Chat:
-    """Chat number `index` of a corpus.
+    """Draw chat number `index` of a corpus.
 
     Args:
         seed: names the corpus.
-        reach: 0 … 1, how long texts and chats may be.
+        index: of the chat.
+        reach: 0 … 1, limit of the length of texts and chats.
         held_out: draw from the evaluation side.
     """
     d = Draw(f"{seed}/{'held-out' if held_out else 'train'}/{index}", reach, held_out)
@@ -143,18 +144,18 @@ _SYSTEM = [
 
 
 def chats(seed: int | str, count: int, reach: float = 1.0, held_out: bool = False) -> Iterator[Chat]:
-    """The first `count` chats of a corpus."""
+    """Draw the first `count` chats of a corpus."""
     return (chat(seed, index, reach, held_out) for index in range(count))
 
 
-def bench_tasks(each: int) -> Iterator[dict[str, str]]:
-    """Held-out questions as `specchat bench` reads prompts, `each` of every family that has right answers or ends by itself."""
+def bench_tasks(per_family: int) -> Iterator[dict[str, str]]:
+    """Draw held-out questions in the format of `specchat bench`, from families with right answers or a natural end."""
     for family in ("copy", "edit", "extract", "fact", "passage", "story"):
         names = [name for name, task in TASKS.items() if task.family == family]
-        for i in range(each):
+        for i in range(per_family):
             name = names[i % len(names)]
-            asked = draw_task(name, Draw(f"bench/{name}/{i}", held_out=True))[0]
-            yield {"category": family, "prompt": asked["content"]}
+            question = draw_task(name, Draw(f"bench/{name}/{i}", held_out=True))[0]
+            yield {"category": family, "prompt": question["content"]}
 
 
 def main() -> None:

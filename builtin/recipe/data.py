@@ -11,7 +11,7 @@ from .corpus import chat
 from .tokenizer import PAD, encode_chat
 
 CHUNK = 1024
-"""Chats that are drawn together and sorted by length: enough that a batch holds nearly equal lengths."""
+"""Chats that are drawn together and sorted by length: enough for batches of nearly equal lengths."""
 
 IGNORED = -100
 
@@ -20,7 +20,7 @@ Encoded = tuple[list[int], list[bool]]
 
 
 class Batch(NamedTuple):
-    """One training step's tokens and where the data stands after it."""
+    """One training step's tokens, and the position in the data after it."""
 
     tokens: torch.Tensor  # [chats, length] int64, padded at the end
     labels: torch.Tensor  # [chats, length] the next token where the assistant produces it, else IGNORED
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 class Curriculum(NamedTuple):
-    """How long chats may be.
+    """The growth of chats during training.
 
     Long copies are learnt much sooner when short ones come first: an induction head forms on a few tokens and stretches.
     """
@@ -44,7 +44,7 @@ class Curriculum(NamedTuple):
 
 
 def grouped(encoded: list[Encoded], size: int, order: str) -> list[list[Encoded]]:
-    """Batches of at most `size` tokens, padding included: of nearly equal lengths, in random order."""
+    """Group chats of nearly equal lengths into batches of at most `size` tokens, padding included, in random order."""
     groups: list[list[Encoded]] = []
     for pair in sorted(encoded, key=lambda pair: len(pair[0])):
         # Ascending lengths: the newest is the longest of its batch.
@@ -56,13 +56,13 @@ def grouped(encoded: list[Encoded], size: int, order: str) -> list[list[Encoded]
 
 
 def padded(group: Sequence[Encoded], chunk: int, position: int) -> Batch:
-    """A group as a batch, padded at the end."""
+    """Make a batch of a group, padded at the end."""
     length = max(len(ids) for ids, _ in group)
     tokens = torch.full((len(group), length), PAD)
     labels = torch.full((len(group), length), IGNORED)
     for row, (ids, produced) in enumerate(group):
         tokens[row, : len(ids)] = torch.tensor(ids)
-        following = [token if wanted else IGNORED for token, wanted in zip(ids[1:], produced[1:], strict=True)]
+        following = [token if is_label else IGNORED for token, is_label in zip(ids[1:], produced[1:], strict=True)]
         labels[row, : len(following)] = torch.tensor(following)
     return Batch(tokens, labels, chunk, position)
 
@@ -83,12 +83,12 @@ def batches(
     rank: int = 0,
     world: int = 1,
 ) -> Iterator[Batch]:
-    """Endless batches of at most `size` tokens (padding included), from any point of the data on.
+    """Yield endless batches of at most `size` tokens (padding included), from any point of the data on.
 
     Args:
         chunk: number of the chunk to start in.
         position: batches of that chunk to pass over; a `Batch` carries both numbers for the checkpoint.
-        rank: which of `world` processes this is: they take turns, and what does not fill a round is left out.
+        rank: number of this process among `world`, which take turns; batches that do not fill a round are left out.
     """
     while True:
         groups = _chunk(tokenizer, seed, chunk, size, curriculum)

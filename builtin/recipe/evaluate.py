@@ -29,7 +29,7 @@ from .tokenizer import CONTEXT, END, PAD, encode_chat, load
 
 SEED = "evaluation"
 MARGIN = 24
-"""Tokens that an answer may exceed the expected one by before it counts as endless."""
+"""Tokens beyond the expected answer after which an answer counts as endless."""
 
 FREE = {"story"}
 """Families without a single right answer."""
@@ -37,11 +37,11 @@ FREE = {"story"}
 STORY_LIMIT = 320
 
 OUTSIDE_KEY = "small demonstration model"
-"""What the honest sentence must say."""
+"""Words that the honest sentence contains."""
 
 
 class Score(NamedTuple):
-    """What is known about one answer."""
+    """The verdict on one answer."""
 
     right: bool
     exact: bool
@@ -49,80 +49,80 @@ class Score(NamedTuple):
 
 
 def examples(limit: int, names: Sequence[str] = tuple(TASKS), seed: str = SEED) -> list[tuple[str, list[Message]]]:
-    """About `limit` held-out exchanges, the tasks by their share in the corpus, each at least once."""
+    """Draw about `limit` held-out exchanges, the tasks by their share in the corpus, each at least once."""
     total = sum(TASKS[name].weight for name in names)
-    found: list[tuple[str, list[Message]]] = []
+    drawn: list[tuple[str, list[Message]]] = []
     for name in names:
         count = max(1, round(limit * TASKS[name].weight / total))
-        found += [(name, draw_task(name, Draw(f"{seed}/{name}/{i}", held_out=True))) for i in range(count)]
-    return found
+        drawn += [(name, draw_task(name, Draw(f"{seed}/{name}/{i}", held_out=True))) for i in range(count)]
+    return drawn
 
 
 @torch.inference_mode()
 def answers(model: Any, prompts: list[list[int]], limit: int) -> list[list[int]]:
-    """Greedy answers to prompts of token ids, as one batch.
+    """Write greedy answers to prompts of token ids, as one batch.
 
     Returns:
-        for each prompt the new ids up to and without `<|end|>`; an answer that never ended is `limit` long.
+        the new ids for each prompt, without `<|end|>`; an answer that never ended is `limit` long.
     """
     width = max(map(len, prompts))
     tokens = torch.tensor([[PAD] * (width - len(prompt)) + prompt for prompt in prompts])
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    made = model.generate(
+    generated = model.generate(
         tokens, attention_mask=mask, max_new_tokens=limit, do_sample=False, eos_token_id=END, pad_token_id=PAD
     )
-    rows: list[list[int]] = [row[width:].tolist() for row in made]
+    rows: list[list[int]] = [row[width:].tolist() for row in generated]
     return [row[: row.index(END)] if END in row else row for row in rows]
 
 
 @torch.inference_mode()
-def spoken(model: Any, prompts: list[list[int]], wanted: list[list[int]]) -> list[bool]:
-    """Whether each wanted answer is the greedy one, as one pass tells: every token of it is the argmax after those before."""
-    rows = [prompt + answer for prompt, answer in zip(prompts, wanted, strict=True)]
+def spoken(model: Any, prompts: list[list[int]], expected: list[list[int]]) -> list[bool]:
+    """Tell in one pass whether each expected answer is the greedy one: every token is the argmax after those before."""
+    rows = [prompt + answer for prompt, answer in zip(prompts, expected, strict=True)]
     width = max(map(len, rows))
     tokens = torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
     hidden = model.model(input_ids=tokens, use_cache=False).last_hidden_state
-    found = []
-    for row, (prompt, answer) in enumerate(zip(prompts, wanted, strict=True)):
+    matches = []
+    for row, (prompt, answer) in enumerate(zip(prompts, expected, strict=True)):
         scores = model.lm_head(hidden[row, len(prompt) - 1 : len(prompt) + len(answer) - 1])
-        found.append(scores.argmax(-1).tolist() == answer)
-    return found
+        matches.append(scores.argmax(-1).tolist() == answer)
+    return matches
 
 
-def right(name: str, wanted: str, answer: str) -> bool:
-    """Whether an answer of a task counts: it holds the key phrase of each fact asked for, or says that this is outside the
-    model's subjects, or is the wanted text exactly."""
+def right(name: str, expected: str, answer: str) -> bool:
+    """Tell whether an answer is right: it contains the key phrase of each fact, or says that this is outside the model's
+    subjects, or equals the expected text."""
     if TASKS[name].family == "fact":
-        keys = [fact.key for fact in FACTS if fact.short in wanted]
+        keys = [fact.key for fact in FACTS if fact.short in expected]
         # "Tell me more." is answered without the sentence that holds the key.
-        return all(key in answer for key in keys) if keys else answer == wanted
+        return all(key in answer for key in keys) if keys else answer == expected
     if TASKS[name].family == "outside":
         return OUTSIDE_KEY in answer
-    return answer == wanted
+    return answer == expected
 
 
 class Job(NamedTuple):
-    """One answer to be scored."""
+    """An answer to be scored."""
 
     name: str
     prompt: list[int]
-    wanted: str
-    wanted_ids: list[int]
+    expected: str
+    expected_ids: list[int]
     limit: int  # tokens after which an answer counts as endless
 
 
 def jobs(tokenizer: Tokenizer, limit: int, names: Sequence[str] = tuple(TASKS)) -> list[Job]:
-    """Every answer of the examples, each after the right answers before it."""
-    found = []
+    """List every answer of the examples, each after the right answers before it."""
+    all_jobs = []
     for name, messages in examples(limit, names):
         for end in range(1, len(messages), 2):
-            wanted = messages[end]["content"]
+            expected = messages[end]["content"]
             prompt, _ = encode_chat(tokenizer, messages[:end], generation_prompt=True)
-            ids = [*tokenizer.encode(wanted, add_special_tokens=False).ids, END]
+            ids = [*tokenizer.encode(expected, add_special_tokens=False).ids, END]
             most = STORY_LIMIT if TASKS[name].family in FREE else len(ids) - 1 + MARGIN
             if len(prompt) + most <= CONTEXT:
-                found.append(Job(name, prompt, wanted, ids, most))
-    return found
+                all_jobs.append(Job(name, prompt, expected, ids, most))
+    return all_jobs
 
 
 def evaluate(folder: Path, limit: int = 500, names: Sequence[str] = tuple(TASKS), batch: int = 16) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def evaluate(folder: Path, limit: int = 500, names: Sequence[str] = tuple(TASKS)
 
     Args:
         folder: a model folder.
-        limit: about how many exchanges.
+        limit: approximate number of exchanges.
         names: the tasks to score.
         batch: prompts that are answered together.
 
@@ -144,12 +144,12 @@ def evaluate(folder: Path, limit: int = 500, names: Sequence[str] = tuple(TASKS)
     scores: dict[str, list[Score]] = defaultdict(list)
     failures: list[dict[str, str]] = []
     open_jobs: list[Job] = []
-    # Most answers are right, and one pass tells so; only the others have to be written token by token.
-    everything = sorted(jobs(tokenizer, limit, names), key=lambda job: len(job.prompt) + len(job.wanted_ids))
+    # Most answers are right, which one pass shows; only the others are written token by token.
+    everything = sorted(jobs(tokenizer, limit, names), key=lambda job: len(job.prompt) + len(job.expected_ids))
     for start in range(0, len(everything), batch):
         group = everything[start : start + batch]
-        told = spoken(model, [job.prompt for job in group], [job.wanted_ids for job in group])
-        for job, exact in zip(group, told, strict=True):
+        matches = spoken(model, [job.prompt for job in group], [job.expected_ids for job in group])
+        for job, exact in zip(group, matches, strict=True):
             if exact:
                 scores[job.name].append(Score(True, True, True))
             else:
@@ -160,27 +160,27 @@ def evaluate(folder: Path, limit: int = 500, names: Sequence[str] = tuple(TASKS)
         most = max(job.limit for job in group)
         for job, ids in zip(group, answers(model, [job.prompt for job in group], most), strict=True):
             text, ended = tokenizer.decode(ids), len(ids) < most
-            score = Score(right(job.name, job.wanted, text), text == job.wanted, ended)
+            score = Score(right(job.name, job.expected, text), text == job.expected, ended)
             scores[job.name].append(score)
             if not score.right and TASKS[job.name].family not in FREE:
-                asked = tokenizer.decode(job.prompt, skip_special_tokens=False)
-                failures.append({"task": job.name, "prompt": asked, "wanted": job.wanted, "answer": text})
+                prompt = tokenizer.decode(job.prompt, skip_special_tokens=False)
+                failures.append({"task": job.name, "prompt": prompt, "wanted": job.expected, "answer": text})
     families: dict[str, list[Score]] = defaultdict(list)
     for name in TASKS:
         families[TASKS[name].family] += scores[name]
     return {
-        "families": {name: _summary(found, name in FREE) for name, found in families.items() if found},
+        "families": {name: _summary(results, name in FREE) for name, results in families.items() if results},
         "tasks": {name: _summary(scores[name], TASKS[name].family in FREE) for name in TASKS if scores[name]},
         "count": len(everything),
-        "eos": round(sum(score.ended for found in scores.values() for score in found) / len(everything), 4),
+        "eos": round(sum(score.ended for results in scores.values() for score in results) / len(everything), 4),
         "seconds": round(time.monotonic() - started, 1),
         "failures": failures,
     }
 
 
 def _summary(scores: list[Score], free: bool) -> dict[str, float | int | None]:
-    def share(found: Iterable[bool]) -> float:
-        return round(sum(found) / len(scores), 4)
+    def share(flags: Iterable[bool]) -> float:
+        return round(sum(flags) / len(scores), 4)
 
     return {
         "count": len(scores),
@@ -191,7 +191,7 @@ def _summary(scores: list[Score], free: bool) -> dict[str, float | int | None]:
 
 
 def main() -> None:
-    """Share of right answers by family of tasks, and the share of answers that end by themselves."""
+    """Print the share of right answers by family of tasks, and of answers that ended."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.evaluate", description=main.__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a model folder (default: the built-in one)")
     parser.add_argument("--task", action="append", choices=list(TASKS), help="only this task (may be repeated)")

@@ -24,7 +24,7 @@ from .tokenizer import PRE_TOKENIZER
 WEIGHTS = Path(__file__).parents[1] / "weights"
 
 TYPES = ("F32", "F16", "Q8_0", "Q5_0", "Q4_0")
-"""What weights can be written as (norms stay float32)."""
+"""Types of the weights (norms stay float32)."""
 
 PRE_TOKENIZERS = {PRE_TOKENIZER: "qwen2"}
 """Expression that splits words → its name in llama.cpp."""
@@ -72,11 +72,11 @@ def export(folder: Path, file: Path, kind: str = "Q8_0", name: str = "") -> int:
 
 @contextmanager
 def new_file(file: Path, architecture: str, kind: str, name: str) -> Iterator[tuple[Any, Callable[[str, NDArray[Any]], None]]]:
-    """A GGUF file to fill; readers see the old one or, once the block has ended well, the new one.
+    """Open a GGUF file to fill; readers see the old one or, once the block has succeeded, the new one.
 
     Args:
-        file: where it goes.
-        architecture: in llama.cpp's words.
+        file: its path.
+        architecture: llama.cpp's name of it.
         kind: one of TYPES.
         name: of the model.
 
@@ -98,10 +98,10 @@ def new_file(file: Path, architecture: str, kind: str, name: str) -> Iterator[tu
         if tensor.dtype == np.int64:
             writer.add_tensor(tensor_name, tensor, raw_dtype=types.I64)
             return
-        wanted = types[kind] if tensor.ndim > 1 and not tensor_name.endswith("_conv_base") else types.F32
-        if tensor.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0]:
-            wanted = types.F16
-        writer.add_tensor(tensor_name, gguf.quants.quantize(tensor, wanted), raw_dtype=wanted)
+        tensor_type = types[kind] if tensor.ndim > 1 and not tensor_name.endswith("_conv_base") else types.F32
+        if tensor.shape[-1] % gguf.GGML_QUANT_SIZES[tensor_type][0]:
+            tensor_type = types.F16
+        writer.add_tensor(tensor_name, gguf.quants.quantize(tensor, tensor_type), raw_dtype=tensor_type)
 
     try:
         yield writer, add
@@ -117,7 +117,7 @@ def new_file(file: Path, architecture: str, kind: str, name: str) -> Iterator[tu
 
 
 def _architecture(writer: Any, config: dict[str, Any]) -> None:
-    """The hyperparameters."""
+    """Write the hyperparameters."""
     if config.get("model_type") != "llama":
         raise ValueError(f"only Llama models can be exported, not {config.get('model_type')!r}")
     rope = config.get("rope_parameters") or {}
@@ -140,7 +140,7 @@ def _architecture(writer: Any, config: dict[str, Any]) -> None:
 
 
 def add_tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
-    """Tokens, merges, special tokens and the chat template.
+    """Write tokens, merges, special tokens and the chat template.
 
     Args:
         writer: gguf's.
@@ -156,8 +156,8 @@ def add_tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
     added = {token["content"]: token for token in data["added_tokens"]}
     by_id = {i: token for token, i in vocab.items()} | {token["id"]: text for text, token in added.items()}
     tokens = [by_id.get(i, f"<|unused_{i}|>") for i in range(config["vocab_size"])]  # a head may have more rows
-    types = [(CONTROL if added[t]["special"] else USER_DEFINED) if t in added else NORMAL for t in tokens]
-    types = [kind if i in by_id else UNUSED for i, kind in enumerate(types)]
+    special = {text: CONTROL if token["special"] else USER_DEFINED for text, token in added.items()}
+    types = [special.get(token, NORMAL) if i in by_id else UNUSED for i, token in enumerate(tokens)]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre_tokenizer(data))
     writer.add_token_list(tokens)
@@ -178,7 +178,7 @@ def add_tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
 
 
 def pre_tokenizer(data: dict[str, Any]) -> str:
-    """llama.cpp's name of how words are split.
+    """Find llama.cpp's name for the way in which words are split.
 
     Args:
         data: a tokenizer.json.
@@ -196,7 +196,7 @@ def pre_tokenizer(data: dict[str, Any]) -> str:
 
 
 def _tensors(folder: Path, config: dict[str, Any]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """llama.cpp's names and float32 values of all weights."""
+    """Yield llama.cpp's names and float32 values of all weights."""
     # The numpy reader does not know bfloat16; torch's does.
     from safetensors.torch import load_file
 
@@ -220,8 +220,8 @@ def _tensors(folder: Path, config: dict[str, Any]) -> Iterator[tuple[str, NDArra
 
 
 def interleaved(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Rows of a query or key projection [heads · dim, width] in llama.cpp's order: it rotates neighbours (2i, 2i + 1), where
-    transformers rotates (i, i + dim / 2)."""
+    """Reorder rows of a query or key projection [heads · dim, width] for llama.cpp, which rotates neighbours (2i, 2i + 1),
+    where transformers rotates (i, i + dim / 2)."""
     rows, width = weight.shape
     halves = weight.reshape(heads, 2, rows // heads // 2, width)
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows, width))

@@ -1,4 +1,4 @@
-"""Forty prompts written by hand, as a new user would: what the built-in model answers, as Markdown.
+"""The built-in model's answers to forty prompts written by hand, as a new user would, in Markdown.
 
     python -m specchat.builtin.recipe.handwritten > builtin/recipe/HAND_PROMPTS.md
 
@@ -34,17 +34,17 @@ class Prompt(TypedDict):
 
 
 def prompts() -> list[Prompt]:
-    """All of them."""
+    """Read all prompts."""
     return [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
 
 
 def answered(folder: Path) -> Iterator[tuple[Prompt, str]]:
-    """Each prompt with the greedy answer to it, in float32."""
+    """Yield each prompt with its greedy answer, in float32."""
     model: Any = LlamaForCausalLM.from_pretrained(folder, dtype="float32", local_files_only=True)
     tokenizer = load(folder)
-    for asked in prompts():
-        ids, _ = encode_chat(tokenizer, [{"role": "user", "content": asked["prompt"]}], generation_prompt=True)
-        yield asked, tokenizer.decode(answers(model, [ids], LIMIT)[0])
+    for prompt in prompts():
+        ids, _ = encode_chat(tokenizer, [{"role": "user", "content": prompt["prompt"]}], generation_prompt=True)
+        yield prompt, tokenizer.decode(answers(model, [ids], LIMIT)[0])
 
 
 def _quoted(text: str) -> str:
@@ -52,7 +52,7 @@ def _quoted(text: str) -> str:
 
 
 def main() -> None:
-    """The transcript as Markdown; `--jsonl` the prompts with the answers filled in, to be judged."""
+    """Print the transcript as Markdown, or with `--jsonl` the prompts with the answers, to be judged."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.handwritten", description=main.__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a model folder (default: the built-in one)")
     parser.add_argument("--jsonl", action="store_true", help="lines like those of handwritten.jsonl, with these answers")
@@ -62,19 +62,19 @@ def main() -> None:
     except FileNotFoundError as error:
         sys.exit(str(error))
     if options.jsonl:
-        for asked, answer in pairs:
-            print(json.dumps({"prompt": asked["prompt"], "expect": asked["expect"], "answer": answer}, ensure_ascii=False))
+        for prompt, answer in pairs:
+            print(json.dumps({"prompt": prompt["prompt"], "expect": prompt["expect"], "answer": answer}, ensure_ascii=False))
         return
-    verdicts = [asked.get("good") if asked.get("answer") == answer else None for asked, answer in pairs]
+    verdicts = [prompt.get("good") if prompt.get("answer") == answer else None for prompt, answer in pairs]
     print("# Forty prompts written by hand\n")
     print("What new users type first. The prompts were written by someone who knew what the model is for, and had seen neither")
     print("the generators nor an answer. A few are so short that they may stand in the training data too. Answers are greedy,")
     print("in float32 (`python -m specchat.builtin.recipe.handwritten`), and")
     print(f"judged by reading them: **{sum(verdict is True for verdict in verdicts)} of {len(pairs)} are good**.")
     names = {True: "good", False: "**not good**", None: "not judged"}
-    for number, ((asked, answer), verdict) in enumerate(zip(pairs, verdicts, strict=True), 1):
+    for number, ((prompt, answer), verdict) in enumerate(zip(pairs, verdicts, strict=True), 1):
         print(f"\n## {number}. {names[verdict]}\n")
-        print(f"{_quoted(asked['prompt'])}\n\nA good answer: {asked['expect']}\n\n{_quoted(answer)}")
+        print(f"{_quoted(prompt['prompt'])}\n\nA good answer: {prompt['expect']}\n\n{_quoted(answer)}")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from .data import IGNORED
 from .tokenizer import BOS, CONTEXT, END, PAD, VOCABULARY
 
 EXIT_WEIGHT = 0.3
-"""What the mean loss of the early exits counts beside the full model's: the first layers learn to speak through the same norm
-and head."""
+"""Weight of the early exits' mean loss relative to the full model's: the first layers learn to predict through the same
+norm and head."""
 
 
 class Size(NamedTuple):
@@ -80,8 +80,8 @@ def inherit(model: LlamaForCausalLM, teacher: LlamaForCausalLM, layers: Sequence
         state = theirs.state_dict()
         gate, up, down = (f"mlp.{name}_proj.weight" for name in ("gate", "up", "down"))
         size = state[gate].norm(dim=1) * state[up].norm(dim=1) * state[down].norm(dim=0)
-        kept = size.topk(model.config.intermediate_size).indices.sort().values
-        mine.load_state_dict(state | {gate: state[gate][kept], up: state[up][kept], down: state[down][:, kept]})
+        units = size.topk(model.config.intermediate_size).indices.sort().values
+        mine.load_state_dict(state | {gate: state[gate][units], up: state[up][units], down: state[down][:, units]})
 
 
 def _causal_attention(
@@ -112,8 +112,8 @@ class TrainingLoss(nn.Module):
     """Cross entropy on what the assistant says, at the last layer and after the first layers of each early exit.
 
     Args:
-        model: what learns.
-        exits: after how many layers.
+        model: the one to train.
+        exits: numbers of layers.
     """
 
     def __init__(self, model: LlamaForCausalLM, exits: Sequence[int] = ()) -> None:
@@ -143,14 +143,14 @@ class TrainingLoss(nn.Module):
         last = self.model.model(input_ids=tokens, use_cache=False).last_hidden_state
         # The head runs only where there is a label: prompts are most of a copy task.
         rows = (labels != IGNORED).flatten().nonzero().squeeze(1)
-        wanted = labels.flatten()[rows]
+        expected = labels.flatten()[rows]
 
         def spoken(states: torch.Tensor) -> torch.Tensor:
             return states.flatten(0, 1).index_select(0, rows)
 
         states = [spoken(last), *(self.model.model.norm(spoken(self._states.pop(layers))) for layers in self.exits)]
-        losses = self._loss(torch.cat(states), self.model.lm_head.weight, wanted.repeat(len(states)))
-        full, early = losses[: len(wanted)].mean(), losses[len(wanted) :]
+        losses = self._loss(torch.cat(states), self.model.lm_head.weight, expected.repeat(len(states)))
+        full, early = losses[: len(expected)].mean(), losses[len(expected) :]
         return full, early.mean() if self.exits else full.detach()
 
     def compile_passes(self) -> None:
@@ -169,6 +169,6 @@ def compile_all(modules: Iterable[nn.Module]) -> None:
         module.forward = torch.compile(module.forward, dynamic=True)
 
 
-def token_losses(states: torch.Tensor, head: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """The cross entropy of each row [rows] of states [rows, width] under an LM head [vocabulary, width]."""
-    return nn.functional.cross_entropy(nn.functional.linear(states, head).float(), wanted, reduction="none")
+def token_losses(states: torch.Tensor, head: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Compute the cross entropy of each row [rows] of states [rows, width] under an LM head [vocabulary, width]."""
+    return nn.functional.cross_entropy(nn.functional.linear(states, head).float(), expected, reduction="none")

@@ -1,4 +1,4 @@
-"""Two hundred prompts that no recipe expects, and how the built-in model's answers to them end.
+"""The ends of the built-in model's answers to two hundred prompts that the recipe does not expect.
 
     python -m specchat.builtin.recipe.odd_prompts [--model MODEL] [--method lookup] [--threads 1] [--show]
 
@@ -33,54 +33,24 @@ SCRIPTS = {
 }
 """Ranges of code points."""
 CODE = (
-    *(
-        "<div class='a'><p>",
-        "SELECT * FROM users WHERE id = 1;",
-        "#include <stdio.h>\nint main() {",
-        "fn main() { println!(); }",
-    ),
-    *(
-        '{"a": [1, 2, {"b": null}]}',
-        "for i in range(10):\n    print(i",
-        "rm -rf /tmp/x",
-        "a[i++] = *p--;",
-        "λx. x x",
-        "```\n```",
-    ),
-    *(
-        "def f(n):\n    return n * f(n - 1)",
-        "0x7fff 0b1010 1e-9",
-        "console.log('hi')",
-        "=SUM(A1:A9)",
-        "\\frac{a}{b}",
-        "http://a.b/?c=d&e",
-    ),
+    "<div class='a'><p>",
+    "SELECT * FROM users WHERE id = 1;",
+    "#include <stdio.h>\nint main() {",
+    "fn main() { println!(); }",
+    '{"a": [1, 2, {"b": null}]}',
+    "for i in range(10):\n    print(i",
+    "rm -rf /tmp/x",
+    "a[i++] = *p--;",
+    "λx. x x",
+    "```\n```",
+    "def f(n):\n    return n * f(n - 1)",
+    "0x7fff 0b1010 1e-9",
+    "console.log('hi')",
+    "=SUM(A1:A9)",
+    "\\frac{a}{b}",
+    "http://a.b/?c=d&e",
 )
-MARKS = (
-    "?",
-    "!",
-    ".",
-    "...",
-    "???",
-    "!!!",
-    "-",
-    "_",
-    "/",
-    "\\",
-    "'",
-    '"',
-    "*",
-    "#",
-    "%",
-    "&",
-    "@",
-    "~",
-    "|",
-    "$",
-    "()",
-    "[]",
-    "{}",
-)
+MARKS = "? ! . ... ??? !!! - _ / \\ ' \" * # % & @ ~ | $ () [] {}".split()
 
 
 def _emoji(d: Draw) -> str:
@@ -119,7 +89,7 @@ def _mixed(d: Draw) -> str:
 
 
 def _long(d: Draw) -> str:
-    """Longer than any long prompt has to be; it is cut by tokens."""
+    """Draw a text longer than LONG tokens, to be cut."""
     make: Callable[[], str] = d.pick(
         [lambda: sentence(d), lambda: code_text(d), lambda: _noise(d), lambda: f"{d.noun()}: {d.number(1, 999)}", d.made_up]
     )
@@ -142,7 +112,7 @@ KINDS: dict[str, Callable[[Draw], str]] = {
 
 
 def prompts(model: Model, count: int = COUNT) -> Iterator[tuple[str, str]]:
-    """The prompts, each with its kind; the kinds take turns."""
+    """Yield the prompts, each with its kind; the kinds take turns."""
     names = list(KINDS)
     for index in range(count):
         kind = names[index % len(names)]
@@ -151,7 +121,7 @@ def prompts(model: Model, count: int = COUNT) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """How the answers end, by kind of prompt."""
+    """Print how the answers end, by kind of prompt."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.odd_prompts", description=main.__doc__)
     parser.add_argument("--model", default="builtin", help="as --model of specchat (default: the built-in one)")
     parser.add_argument("--method", default="lookup", help="decoding method")
@@ -175,7 +145,7 @@ def main() -> None:
         if options.show:
             print(json.dumps({"kind": kind, "reason": reason, "prompt": prompt[:300], "answer": text}, ensure_ascii=False))
     total = sum(ends.values(), Counter())
-    print(json.dumps({"tokens": tokens, "ends": dict(total), "kinds": {kind: dict(found) for kind, found in ends.items()}}))
+    print(json.dumps({"tokens": tokens, "ends": dict(total), "kinds": {kind: dict(counts) for kind, counts in ends.items()}}))
     if total["context"]:
         sys.exit(1)
 

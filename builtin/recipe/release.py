@@ -1,11 +1,11 @@
-"""Everything that new weights ask for, by one command.
+"""All steps of new weights in one command.
 
     python -m specchat.builtin.recipe.release                 # go on training, write all files, measure
     python -m specchat.builtin.recipe.release --only figures  # of the files that are there
 
 The target goes on from the weights that ship, at a third of the rates that made them, on the corpus as its generators write it
 now. Then the draft model does, with masks (`train_pard`), so that it drafts one token a pass or several; then a new EAGLE head
-learns what the target says. A stopped run goes on where it was. What a person has to do is printed at the end.
+learns from the target. A stopped run resumes. The steps left to a person are printed at the end.
 """
 
 import argparse
@@ -26,7 +26,7 @@ TRAIN = {
     "pard": ["--tokens", "5e6", "--out", str(WEIGHTS / "draft"), "--type", "Q8_0", "Q4_0"],
     "eagle": ["--tokens", "17e6", "--lm-head", "shared", "--inner", "288", "--out", str(WEIGHTS / "eagle"), "--gguf", "Q8_0"],
 }  # fmt: skip
-"""Arguments for each folder of checkpoints. What drafts also writes its files."""
+"""Arguments for each folder of checkpoints. Drafters also write their files."""
 
 BY_HAND = """
 Now by hand:
@@ -38,7 +38,7 @@ Now by hand:
 
 
 def run(module: str, *arguments: str, to: Path | None = None) -> None:
-    """Run a command of the recipe; one that fails ends everything."""
+    """Run a command of the recipe; a failure ends everything."""
     command = [sys.executable, "-m", f"specchat.{module}", *arguments]
     print("+", " ".join(command[1:]), flush=True)
     if to is None:
@@ -50,15 +50,15 @@ def run(module: str, *arguments: str, to: Path | None = None) -> None:
 
 
 def train(name: str, *more: str) -> None:
-    """Go on training: a model from the weights that ship, the head from nothing."""
-    begun = (WORK / name / "checkpoint.pt").is_file()
+    """Train on: the target from the weights that ship, the head from scratch."""
+    resumed = (WORK / name / "checkpoint.pt").is_file()
     module = "builtin.recipe.train" if name == "target" else f"builtin.recipe.train_{name}"
     first = ["--start", str(WEIGHTS / name)] if name == "target" else []
-    run(module, *TRAIN[name], *(["--resume"] if begun else first), *more)
+    run(module, *TRAIN[name], *(["--resume"] if resumed else first), *more)
 
 
 def measure() -> None:
-    """The figures of the model card, and the answers to the prompts by hand."""
+    """Measure the figures of the model card, and write the answers to the handwritten prompts."""
     folder = WORK / "figures"
     run("builtin.recipe.evaluate", "--limit", "500", "--json", to=folder / "evaluation.json")
     run("builtin.recipe.agreement", "--limit", "500", to=folder / "agreement.txt")

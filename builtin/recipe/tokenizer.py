@@ -46,7 +46,7 @@ CHAT_TEMPLATE = (
 
 
 def build() -> Tokenizer:
-    """An untrained tokenizer."""
+    """Make an untrained tokenizer."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=False))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -59,7 +59,7 @@ def build() -> Tokenizer:
 
 
 def texts(seed: int | str = "tokenizer", count: int = 40_000) -> Iterator[str]:
-    """What the merges are learnt from: the corpus, and every common word once in a while on its own."""
+    """Yield the texts for learning merges: the corpus, and common words in random order."""
     for chat in chats(seed, count):
         for message in chat["messages"]:
             yield message["content"]
@@ -109,7 +109,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def load(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder, set to take control tokens in text as plain text."""
+    """Load the tokenizer of a folder, set to read control tokens in text as plain text."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.encode_special_tokens = True
     return tokenizer
@@ -118,7 +118,7 @@ def load(folder: Path) -> Tokenizer:
 def encode_chat(
     tokenizer: Tokenizer, messages: Sequence[Message], generation_prompt: bool = False
 ) -> tuple[list[int], list[bool]]:
-    """The ids of a chat, and which of them the assistant has to produce.
+    """Encode a chat, and mark the ids that the assistant has to produce.
 
     Args:
         tokenizer: from `load`, which keeps user text from becoming control tokens.

@@ -32,7 +32,7 @@ WORK = Path(__file__).parent / "work"
 
 @dataclass
 class Settings(TrainingSettings):
-    """What a run is made of; kept in the checkpoint."""
+    """The settings of a run, saved in the checkpoint."""
 
     size: str = "target"
     ramp: int = 24_000
@@ -56,11 +56,11 @@ class Run(TrainingRun[Settings]):
         self.loss = self.objective()
 
     def objective(self) -> TrainingLoss:
-        """What computes the losses of a batch from its tokens and labels."""
+        """Make the module that computes the losses of a batch from its tokens and labels."""
         return TrainingLoss(self.worker, SIZES[self.settings.size].exits)
 
     def _tokenizer(self, work: Path, start: Path | None) -> Any:
-        """The run's own; that of the model it starts from; or a new one."""
+        """Load the run's tokenizer: the saved one, that of the model it starts from, or a new one."""
         folder = work.parent / "tokenizer" if work.parent.name == "work" else work
         if start is not None:
             tokens_of.save(tokens_of.load(start), folder)
@@ -76,15 +76,16 @@ class Run(TrainingRun[Settings]):
         self.refresh()
 
     def batches(self) -> Iterator[Batch]:
-        """Endless batches of the corpus from where the run stands."""
+        """Yield endless batches of the corpus from the run's position on."""
         settings, progress = self.settings, self.progress
         curriculum = Curriculum(ramp=settings.ramp, longest=settings.longest)
         return batches(
-            self.tokenizer, settings.seed, settings.batch, curriculum, progress.chunk, progress.position, self.rank, self.world
-        )
+            self.tokenizer, settings.seed, settings.batch, curriculum, progress.chunk, progress.position,
+            rank=self.rank, world=self.world,
+        )  # fmt: skip
 
     def losses(self, batch: Batch) -> tuple[torch.Tensor, list[float]]:
-        """What to minimize, and the losses of the full model and of the early exits."""
+        """Compute the loss to minimize, and the losses of the full model and of the early exits."""
         full, early = self.loss(batch.tokens.to(self.device), batch.labels.to(self.device))
         loss = (full + EXIT_WEIGHT * early) / (1 + EXIT_WEIGHT) if SIZES[self.settings.size].exits else full
         return loss, [full.item(), early.item()]
@@ -110,13 +111,13 @@ class Run(TrainingRun[Settings]):
         return self.rank == 0
 
     def figures(self, means: Sequence[float]) -> tuple[dict[str, Any], str]:
-        """The losses of the full model and of the early exits."""
+        """Format the losses of the full model and of the early exits."""
         full, early = means
         return {"loss": round(full, 4), "early": round(early, 4)}, f"loss {full:.3f}  early exit {early:.3f}"
 
 
 def work_on(rank: int, options: dict[str, Any]) -> None:
-    """One process of a run; the others, if any, hold the same weights and other batches."""
+    """Run one process of a training; the others have the same weights and other batches."""
     if options["threads"]:
         torch.set_num_threads(options["threads"])
     world = options["processes"]

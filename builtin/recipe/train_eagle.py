@@ -1,8 +1,8 @@
-"""Train an EAGLE-3 head, for the built-in target or for a model of one's own.
+"""Train an EAGLE-3 head, for the built-in target or for your own model.
 
     python -m specchat.builtin.recipe.train_eagle                                             # for the built-in target
     python -m specchat.builtin.recipe.train_eagle MODEL --minutes 60                          # for a model in a folder
-    python -m specchat.builtin.recipe.train_eagle MODEL --text chats.jsonl --tokens 20e6      # on text of one's own
+    python -m specchat.builtin.recipe.train_eagle MODEL --text chats.jsonl --tokens 20e6      # on your own text
     python -m specchat.builtin.recipe.train_eagle MODEL --text chats.jsonl --tokens 40e6 --resume
     python -m specchat.builtin.recipe.train_eagle --start HEAD                         # a new run, from a head that is there
 
@@ -39,8 +39,8 @@ from .training.target import Target
 
 
 @dataclass
-class Settings(TrainingSettings):
-    """What a run is made of; kept in the checkpoint."""
+class EagleSettings(TrainingSettings):
+    """The settings of a run, saved in the checkpoint."""
 
     seed: int = 3
     tokens: float = 3e6
@@ -57,24 +57,24 @@ class Settings(TrainingSettings):
 
 
 FIXED = ("taps", "inner", "vocabulary", "lm_head", "optimizer")
-"""What a resumed run cannot change: the head's weights, and what the optimizer knows of them."""
+"""Settings that a resumed run cannot change, as they shape the weights and the optimizer's state."""
 
 
-class EagleRun(TrainingRun[Settings]):
+class EagleRun(TrainingRun[EagleSettings]):
     """A training run.
 
     Args:
-        settings: what the run is made of.
+        settings: of the run.
         work: folder of the checkpoint and the loss curve.
-        target: whom the head drafts for.
-        source: a text of one's own; without one, the recipe's corpus.
-        resumed: whether `restore` follows, which brings the draft vocabulary with it.
+        target: the model that the head drafts for.
+        source: the user's text; None for the recipe's corpus.
+        resumed: whether `restore` follows, which loads the draft vocabulary.
     """
 
     model: EagleHead
 
     def __init__(
-        self, settings: Settings, work: Path, target: Target, source: text.Text | None = None, *, resumed: bool = False
+        self, settings: EagleSettings, work: Path, target: Target, source: text.Text | None = None, *, resumed: bool = False
     ) -> None:
         self.target = target
         self.source = source
@@ -86,14 +86,14 @@ class EagleRun(TrainingRun[Settings]):
             )
         if settings.lm_head == "shared" and count < target.vocabulary:
             raise UserError("A head that drafts with the target's LM head has its whole vocabulary. Give --vocabulary 0.")
-        kept = torch.arange(count, device=target.device)
+        draft_ids = torch.arange(count, device=target.device)
         if count < target.vocabulary and not resumed:
-            kept = text.frequent(self._batches(settings, 0, 0), count).to(target.device)
+            draft_ids = text.frequent(self._batches(settings, 0, 0), count).to(target.device)
         torch.manual_seed(settings.seed)
         shared = target.head if settings.lm_head == "shared" else None
-        head = EagleHead(target.layer(settings.inner), len(self.taps), kept, shared).to(target.device)
+        head = EagleHead(target.layer(settings.inner), len(self.taps), draft_ids, shared).to(target.device)
         if head.lm_head is not None:
-            head.lm_head.weight.data.copy_(target.head[kept])
+            head.lm_head.weight.data.copy_(target.head[draft_ids])
         worker = half(head) if settings.precision == "bfloat16" else head
         super().__init__(settings, work, target.device, head, worker)
         self._compare: Comparison = divergence
@@ -102,22 +102,24 @@ class EagleRun(TrainingRun[Settings]):
         """Start from the head in a folder.
 
         Raises:
-            UserError: there is none; or it is another kind of head than this run trains.
+            UserError: there is none, or it is another kind of head than this run trains.
         """
         file = folder / "model.safetensors"
         if not file.is_file():
             raise UserError(f"There is no head in {folder}. Give a folder that this command has written for --start.")
         tensors = load_file(file)
-        offsets = tensors.pop("d2t", torch.zeros(len(self.model.kept), dtype=torch.int64))
-        known = {name.replace("layers.0.", "midlayer."): value for name, value in tensors.items() if name != "t2d"}
-        known["kept"] = offsets + torch.arange(len(offsets))
-        own = self.model.state_dict()
-        if {name: value.shape for name, value in known.items()} != {name: value.shape for name, value in own.items()}:
+        offsets = tensors.pop("d2t", torch.zeros(len(self.model.draft_ids), dtype=torch.int64))
+        head_state = {name.replace("layers.0.", "midlayer."): value for name, value in tensors.items() if name != "t2d"}
+        head_state["draft_ids"] = offsets + torch.arange(len(offsets))
+        model_state = self.model.state_dict()
+        if {name: value.shape for name, value in head_state.items()} != {
+            name: value.shape for name, value in model_state.items()
+        }:
             raise UserError(
                 f"The head in {folder} is built otherwise than the one to train. "
                 "Give the --inner, --vocabulary, --taps and --lm-head that it was made with."
             )
-        self.model.load_state_dict(known)
+        self.model.load_state_dict(head_state)
         self.refresh()
 
     def compile_passes(self) -> None:
@@ -130,30 +132,45 @@ class EagleRun(TrainingRun[Settings]):
         if (layers := getattr(self.target.module.base_model, "layers", None)) is not None:
             compile_all(layers)
 
-    def _batches(self, settings: Settings, chunk: int, position: int) -> Iterator[Batch]:
+    def _batches(self, settings: EagleSettings, chunk: int, position: int) -> Iterator[Batch]:
         if self.source is not None:
             return self.source.batches(settings.batch, chunk, position)
         curriculum = Curriculum(ramp=0, longest=settings.longest)
         return batches(tokens_of.load(self.target.folder), settings.seed, settings.batch, curriculum, chunk, position)
 
     def batches(self) -> Iterator[Batch]:
-        """Endless batches from where the run stands."""
+        """Yield endless batches from the run's position on."""
         return self._batches(self.settings, self.progress.chunk, self.progress.position)
 
     def losses(self, batch: Batch) -> tuple[torch.Tensor, list[float]]:
-        """The weighted mean over the steps; the figures: it, then of each step loss, hits and anchors, summed; then chains."""
+        """Compute the weighted mean over the steps; the figures are this, the loss, hits and anchors of each step, and
+        chains."""
         tokens, labels = batch.tokens.to(self.device), batch.labels.to(self.device)
         states, logits = self.target.read(tokens, self.taps)
         embedded = torch.nn.functional.embedding(tokens, self.target.embedding)
         dtype = next(self.worker.parameters()).dtype
-        found = unrolled_loss(
-            self.worker, states.to(dtype), embedded.to(dtype), logits, labels, self.model.kept, self.settings.steps,
-            self.settings.fading, self._compare,
-        )  # fmt: skip
-        return found.loss, [found.loss.item(), *found.losses, *found.hits, *found.rows, found.chains, found.anchors]
+        outcome = unrolled_loss(
+            self.worker,
+            states.to(dtype),
+            embedded.to(dtype),
+            logits=logits,
+            labels=labels,
+            draft_ids=self.model.draft_ids,
+            steps=self.settings.steps,
+            fading=self.settings.fading,
+            compare=self._compare,
+        )
+        return outcome.loss, [
+            outcome.loss.item(),
+            *outcome.losses,
+            *outcome.hits,
+            *outcome.rows,
+            outcome.chains,
+            outcome.anchors,
+        ]
 
     def figures(self, means: Sequence[float]) -> tuple[dict[str, Any], str]:
-        """Loss and accuracy of each step, and the tokens that a step of decoding makes with a chain of so many drafts."""
+        """Format the loss and accuracy of each step, and the tokens that a step of decoding makes with such a chain."""
         steps = self.settings.steps
         losses, hits, rows = (means[1 + i * steps : 1 + (i + 1) * steps] for i in range(3))
         chains, anchors = means[-2:]
@@ -177,39 +194,39 @@ class EagleRun(TrainingRun[Settings]):
         )  # fmt: skip
 
 
-def settings_of(checkpoint: Path, given: dict[str, Any]) -> Settings:
-    """The settings that a checkpoint was made with, but for those given now.
+def restore_settings(checkpoint: Path, options: dict[str, Any]) -> EagleSettings:
+    """Read the settings of a checkpoint, replaced by those in `options`.
 
     Raises:
-        UserError: there is no checkpoint of a head; or what is given makes another head than the one in it.
+        UserError: there is no checkpoint of a head, or the options would make another head.
     """
     if not checkpoint.is_file():
         raise UserError(f"There is no checkpoint in {checkpoint.parent}. Start without --resume.")
     saved: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)["settings"]
-    if saved.keys() != asdict(Settings()).keys():
+    if saved.keys() != asdict(EagleSettings()).keys():
         raise UserError(f"{checkpoint} is not of an EAGLE head. Give another folder with --work.")
-    changed = [name for name in FIXED if given.get(name, saved[name]) != saved[name]]
+    changed = [name for name in FIXED if options.get(name, saved[name]) != saved[name]]
     if changed:
-        options = " and ".join(f"--{name.replace('_', '-')}" for name in changed)
-        raise UserError(f"The checkpoint in {checkpoint.parent} was made with another {options}. Leave that out with --resume.")
-    return Settings(**saved | given)
+        names = " and ".join(f"--{name.replace('_', '-')}" for name in changed)
+        raise UserError(f"The checkpoint in {checkpoint.parent} was made with another {names}. Leave that out with --resume.")
+    return EagleSettings(**saved | options)
 
 
-OWN = {"batch": 512}
-"""Settings that suit a model of one's own on two cores, where none are given: the logits of all positions of a step are in
-memory together, a gigabyte for 1,024 positions and 262,144 tokens."""
+MODEL_DEFAULTS = {"batch": 512}
+"""Default settings for other models than the built-in one, for two cores: the logits of all positions of a step are in memory
+together, a gigabyte for 1,024 positions and 262,144 tokens."""
 
 MOST_VOCABULARY = 65_536
-"""Of a target with more tokens a head drafts the `COMMON` most frequent ones, if nothing is said."""
+"""Size of a vocabulary above which a head drafts the `COMMON` most frequent tokens by default."""
 
 COMMON = 16_384
 
 CHATS = 8 * CHUNK
-"""How many chats of the recipe's corpus a model of one's own is trained on, where no text is given."""
+"""Number of chats of the recipe's corpus for other models than the built-in one, if no text is given."""
 
 
 def texts(options: argparse.Namespace, target: Target) -> list[str | list[Message]] | None:
-    """What to train on; None for the recipe's corpus as the built-in target reads it.
+    """Read the texts and chats to train on; None for the recipe's corpus as the built-in target reads it.
 
     Raises:
         UserError: a file cannot be read, or the target has no chat template for chats.
@@ -221,18 +238,18 @@ def texts(options: argparse.Namespace, target: Target) -> list[str | list[Messag
         return entries
     if options.model is None:
         return None
-    found: list[str | list[Message]] = []
+    chats: list[str | list[Message]] = []
     for example in corpus.chats("own", CHATS):
         chat: list[Message] = [{"role": turn["role"], "content": turn["content"]} for turn in example["messages"]]
-        found.append(chat if target.codec.has_template else "\n\n".join(message["content"] for message in chat))
-    return found
+        chats.append(chat if target.codec.has_template else "\n\n".join(message["content"] for message in chat))
+    return chats
 
 
-def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
-    """Train, and write the head, also where somebody stops it.
+def train(options: argparse.Namespace, settings_given: dict[str, Any]) -> None:
+    """Train, and write the head, also if the run is stopped.
 
     Raises:
-        UserError: what is wrong with the target, the text or the options.
+        UserError: the target, the text or the options cannot be used.
     """
     if options.model is not None and options.model.suffix == ".gguf":
         raise UserError(
@@ -246,13 +263,13 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
     folder: Path = options.model or path()
     work: Path = options.work or (WORK / "eagle" if options.model is None else Path(f"{folder.resolve().name}-eagle"))
     if options.resume:
-        given = asdict(settings_of(work / "checkpoint.pt", given))
+        settings_given = asdict(restore_settings(work / "checkpoint.pt", settings_given))
     elif options.model is not None:
-        given = OWN | given
-    target = Target(folder, pick_device(options.device), DTYPES[given.get("precision", Settings.precision)])
-    if options.model is not None and target.vocabulary > MOST_VOCABULARY and given.get("lm_head") != "shared":
-        given.setdefault("vocabulary", COMMON)
-    settings = Settings(**given)
+        settings_given = MODEL_DEFAULTS | settings_given
+    target = Target(folder, pick_device(options.device), DTYPES[settings_given.get("precision", EagleSettings.precision)])
+    if options.model is not None and target.vocabulary > MOST_VOCABULARY and settings_given.get("lm_head") != "shared":
+        settings_given.setdefault("vocabulary", COMMON)
+    settings = EagleSettings(**settings_given)
     source, entries = None, texts(options, target)
     if entries is not None:
         if options.regenerate:
@@ -276,8 +293,8 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
         training.inherit(options.start)
     weights = sum(parameter.numel() for parameter in training.model.parameters())
     print(
-        f"A head of {weights / 1e6:.1f} M parameters drafts {len(training.model.kept):,} of {target.vocabulary:,} tokens from "
-        f"the inputs of layers {', '.join(map(str, training.taps))} of {folder}; checkpoints in {work}",
+        f"A head of {weights / 1e6:.1f} M parameters drafts {len(training.model.draft_ids):,} of {target.vocabulary:,} tokens "
+        f"from the inputs of layers {', '.join(map(str, training.taps))} of {folder}; checkpoints in {work}",
         flush=True,
     )
     training.train_until_stopped(options.save_every)
@@ -290,12 +307,12 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
         print(f"{file}: {export_head(out, folder, file, kind) / 1e6:.1f} MB")
 
 
-OWN_WORDS = {"batch": f"{Settings.batch:,}, {OWN['batch']} for a model of your own"}
-"""Defaults that take words."""
+DEFAULTS_IN_WORDS = {"batch": f"{EagleSettings.batch:,}, {MODEL_DEFAULTS['batch']} for a model of your own"}
+"""Defaults that are described in words."""
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The options of the command."""
+    """Build the parser of the command's options."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.train_eagle", description=main.__doc__)
     parser.add_argument(
         "model", metavar="MODEL", type=Path, nargs="?", help="folder of the model to draft for (default: the built-in target)"
@@ -320,15 +337,18 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (0: torch's choice)")
     parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.recipe.train`")
-    standard = Settings()
+    standard = EagleSettings()
 
     def setting(name: str, what: str, **more: Any) -> None:
-        # Not there unless given: a resumed run keeps the others.
+        # Absent unless given: a resumed run keeps its settings.
         value = getattr(standard, name)
+        default = DEFAULTS_IN_WORDS.get(name, value)
         parser.add_argument(
-            f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, help=f"{what} (default: {OWN_WORDS.get(name, value)})",
+            f"--{name.replace('_', '-')}",
+            default=argparse.SUPPRESS,
+            help=f"{what} (default: {default})",
             **({"type": type(value)} | more),
-        )  # fmt: skip
+        )
 
     setting("tokens", "when to stop, padding included")
     setting("minutes", "when to stop at the latest, 0 for never")
@@ -355,11 +375,11 @@ def command_line() -> argparse.ArgumentParser:
 def main() -> None:
     """Train an EAGLE-3 head; it goes to a folder, checkpoints and the loss curve to the work folder."""
     options = command_line().parse_args()
-    given = {name: value for name, value in vars(options).items() if name in asdict(Settings())}
-    if "taps" in given:
-        given["taps"] = tuple(given["taps"])
+    settings_given = {name: value for name, value in vars(options).items() if name in asdict(EagleSettings())}
+    if "taps" in settings_given:
+        settings_given["taps"] = tuple(settings_given["taps"])
     try:
-        train(options, given)
+        train(options, settings_given)
     except UserError as error:
         sys.exit(str(error))
 

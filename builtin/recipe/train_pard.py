@@ -6,7 +6,7 @@
 
 An et al., "PARD: Accelerating LLM Inference with Low-Cost PARallel Draft Model Adaptation" (2025), arXiv:2504.18583: mask
 tokens stand for the tokens after a true one, and each of them predicts the token that follows it. All positions of a chat learn
-this in one pass, each with masks of its own, by an attention mask; the deeper they are, the fewer of them are kept.
+this in one pass, each with its own masks, separated by an attention mask; deeper masks are dropped more often.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from .train import WORK, Run, Settings
 from .training.run import pick_device
 
 MASK = SPECIAL.index("<|reserved_0|>")
-"""The mask token: no text has it, nor does any answer."""
+"""The mask token, which is in no text or answer."""
 
 
 @dataclass
 class PardSettings(Settings):
-    """What a run is made of; kept in the checkpoint."""
+    """The settings of a run, saved in the checkpoint."""
 
     size: str = "draft"
     seed: int = 3
@@ -79,28 +79,30 @@ def masked(tokens: torch.Tensor, labels: torch.Tensor, positions: int, keep: flo
     device = tokens.device
     room = torch.rand((chats, length), generator=generator).log().div(torch.tensor(keep).log()).to(device)  # geometric
     alive = labels != IGNORED
-    there = []
+    chain_masks = []
     for far in range(1, positions):
         ahead = labels.new_full((chats, length), IGNORED)
         ahead[:, : length - far] = labels[:, far:]
         alive = alive & (ahead != IGNORED) & (room >= far)
-        there.append(alive)
-    chains = torch.stack(there, -1)  # [chats, length, positions - 1]
+        chain_masks.append(alive)
+    chains = torch.stack(chain_masks, -1)  # [chats, length, positions - 1]
     most = int(chains.sum((1, 2)).max())
-    # The rows that are taken come first, in order of place and depth; where a chat has fewer, its rows are padding.
+    # Rows with a mask come first, in order of place and depth; in a chat with fewer, the rest is padding.
     order = chains.flatten(1).int().argsort(dim=1, descending=True, stable=True)[:, :most]
-    taken = chains.flatten(1).gather(1, order)
-    # Padding hangs behind the first token, and no label wants anything of it.
-    behind = (order // (positions - 1)).where(taken, 0)
-    depth = (order % (positions - 1) + 1).where(taken, 1)
+    is_mask = chains.flatten(1).gather(1, order)
+    # Padding hangs behind the first token, without a label.
+    behind = (order // (positions - 1)).where(is_mask, 0)
+    depth = (order % (positions - 1) + 1).where(is_mask, 1)
     places = torch.cat([torch.arange(length, device=device).expand(chats, -1), behind + depth], 1)
     # A text's own token is depth 0 behind itself.
     after = torch.cat([places[:, :length], behind], 1)
     deep = torch.cat([torch.zeros_like(tokens), depth], 1)
     text = (deep == 0)[:, None, :] & (places[:, None, :] <= after[:, :, None])
     chain = (deep > 0)[:, None, :] & (after[:, None, :] == after[:, :, None]) & (deep[:, None, :] <= deep[:, :, None])
-    wanted = labels.gather(1, behind + depth).where(taken, IGNORED)
-    return Masked(torch.cat([tokens, torch.full_like(depth, MASK)], 1), places, text | chain, torch.cat([labels, wanted], 1))
+    mask_labels = labels.gather(1, behind + depth).where(is_mask, IGNORED)
+    return Masked(
+        torch.cat([tokens, torch.full_like(depth, MASK)], 1), places, text | chain, torch.cat([labels, mask_labels], 1)
+    )
 
 
 def _masked_attention(
@@ -126,7 +128,7 @@ class PardLoss(TrainingLoss):
     """Cross entropy on what the assistant says, predicted by the text's own tokens and by masks alike.
 
     Args:
-        model: what learns.
+        model: the one to train.
         positions, keep: as `masked`.
     """
 
@@ -137,7 +139,7 @@ class PardLoss(TrainingLoss):
         model.set_attn_implementation("specchat_pard_training")
 
     def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Losses per token [chats, length] that should follow: of all rows, and of the text's own alone."""
+        """Compute the mean losses: of all rows, and of the text's tokens alone."""
         # The same batch has the same masks, so that a resumed run equals an unbroken one.
         generator = torch.Generator().manual_seed(int(tokens.sum()))
         batch = masked(tokens, labels, self.positions, self.keep, generator)
@@ -148,8 +150,8 @@ class PardLoss(TrainingLoss):
         flat = batch.labels.flatten()
         rows = (flat != IGNORED).nonzero().squeeze(1)
         losses = self._loss(last.flatten(0, 1).index_select(0, rows), self.model.lm_head.weight, flat[rows])
-        own = rows % batch.labels.shape[1] < tokens.shape[1]
-        return losses.mean(), losses[own].detach().mean()
+        is_text = rows % batch.labels.shape[1] < tokens.shape[1]
+        return losses.mean(), losses[is_text].detach().mean()
 
 
 class PardRun(Run):
@@ -162,21 +164,21 @@ class PardRun(Run):
         return PardLoss(self.worker, self.settings.positions, self.settings.keep)
 
     def losses(self, batch: Batch) -> tuple[torch.Tensor, list[float]]:
-        """The loss of all rows, which is minimized, and that of the text's own."""
-        loss, own = self.loss(batch.tokens.to(self.device), batch.labels.to(self.device))
-        return loss, [loss.item(), own.item()]
+        """Compute the loss of all rows, which is minimized, and that of the text's tokens."""
+        loss, text_loss = self.loss(batch.tokens.to(self.device), batch.labels.to(self.device))
+        return loss, [loss.item(), text_loss.item()]
 
     def figures(self, means: Sequence[float]) -> tuple[dict[str, Any], str]:
-        """The losses of all rows, and of the text's own."""
-        loss, own = means
-        return {"loss": round(loss, 4), "next_token": round(own, 4)}, f"loss {loss:.3f}  next token {own:.3f}"
+        """Format the losses of all rows, and of the text's tokens."""
+        loss, text_loss = means
+        return {"loss": round(loss, 4), "next_token": round(text_loss, 4)}, f"loss {loss:.3f}  next token {text_loss:.3f}"
 
 
 def write(run: Run, folder: Path, types: list[str]) -> None:
-    """Write the drafter as a folder for transformers, and as GGUF files beside it: FOLDER-TYPE.gguf.
+    """Write the drafter as a folder for transformers, and as GGUF files next to it: FOLDER-TYPE.gguf.
 
     Args:
-        run: its checkpoint is what is written.
+        run: the one whose checkpoint is written.
         folder: replaced if it is there.
         types: of the GGUF files.
     """

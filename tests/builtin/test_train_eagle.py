@@ -28,7 +28,7 @@ from specchat.builtin.recipe.export import export
 from specchat.builtin.recipe.model import SIZES, Size, TrainingLoss, build, inherit
 from specchat.builtin.recipe.train import Run
 from specchat.builtin.recipe.train import Settings as ModelSettings
-from specchat.builtin.recipe.train_eagle import EagleRun, Settings
+from specchat.builtin.recipe.train_eagle import EagleRun, EagleSettings
 from specchat.builtin.recipe.train_pard import MASK, PardLoss, masked
 from specchat.builtin.recipe.training import text
 from specchat.builtin.recipe.training.eagle import anchors
@@ -78,12 +78,12 @@ def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def eagle_settings(updates: int, **more: Any) -> Settings:
+def eagle_settings(updates: int, **more: Any) -> EagleSettings:
     # A batch holds at most 512 tokens.
-    return Settings(tokens=updates * 400.0, batch=512, warmup=2000, precision="float32", **more)
+    return EagleSettings(tokens=updates * 400.0, batch=512, warmup=2000, precision="float32", **more)
 
 
-def _run(settings: Settings, work: Path, target: Target, file: Path) -> EagleRun:
+def _run(settings: EagleSettings, work: Path, target: Target, file: Path) -> EagleRun:
     return EagleRun(settings, work, target, text.Text(text.read([file]), target, settings.seed, settings.longest))
 
 
@@ -107,7 +107,7 @@ def test_the_exported_head_computes_what_was_trained(tmp_path: Path, target: Tar
         drafts = run.model(states, target.embedding[batch.tokens], places, 3)
     whole, head = _loaded(model, tmp_path / "head")
     compared = 0
-    for chat, anchor in [(0, 0), (0, 3), (1, 1), (1, int(places.there[1].sum()) - 3)]:
+    for chat, anchor in [(0, 0), (0, 3), (1, 1), (1, int(places.valid[1].sum()) - 3)]:
         pair = int(places.places[chat, anchor]) - 1
         text, session = batch.tokens[chat].tolist(), head.open(512)
         row = session.extend(text[1 : pair + 2], states[chat, : pair + 1]).logits[-1]
@@ -190,7 +190,7 @@ def test_a_run_that_ends_early_writes_its_head(
 
 
 def test_a_short_run_warms_up_and_cools_down_within_it() -> None:
-    settings = Settings(tokens=1e6, minutes=10, batch=500, warmup=200_000, decay=0.4)
+    settings = EagleSettings(tokens=1e6, minutes=10, batch=500, warmup=200_000, decay=0.4)
     rates = [rate_factor(Progress(tokens=tokens, seconds=seconds), settings) for tokens, seconds in RATES]
     assert rates == pytest.approx([0.02, 1.0, 1.0, 0.5, 0.02, 0.02])
 

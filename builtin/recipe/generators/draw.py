@@ -26,18 +26,18 @@ class Message(TypedDict):
 
 
 def is_held_out(text: str) -> bool:
-    """Whether a prompt belongs to the evaluation side; decided by its bytes, so that the two sides cannot overlap."""
+    """Tell whether a prompt belongs to evaluation. Its bytes decide, so the two sides cannot overlap."""
     return zlib.crc32(text.encode()) % HELD_OUT_SHARE == 0
 
 
 def exchange(user: str, assistant: str) -> list[Message]:
-    """A question and its answer."""
+    """Make the messages of a question and its answer."""
     return [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
 
 
 @cache
 def parsed(pattern: str) -> Choice:
-    """A pattern as nested alternatives: `(a|b|)` stands for a, for b or for nothing; bars divide the whole as well."""
+    """Parse a pattern into nested alternatives: `(a|b|)` stands for a, b or nothing; bars divide the whole as well."""
     top: Choice = [[]]
     stack = [top]
     for piece in re.split(r"([()|])", " ".join(pattern.split())):
@@ -62,7 +62,7 @@ class Draw:
 
     Args:
         seed: any text; equal seeds give equal draws in every process (no hash order is used anywhere).
-        reach: 0 … 1, how long the drawn material may be; training raises it from short to long.
+        reach: 0 … 1, limit of the length of the drawn material; training raises it from short to long.
         held_out: draw people and cities that training never sees.
     """
 
@@ -72,32 +72,32 @@ class Draw:
         self.held_out = held_out
 
     def pick(self, pool: Sequence[_T]) -> _T:
-        """One element."""
+        """Pick one element."""
         return pool[int(self.rng.random() * len(pool))]
 
     def one_of(self, *makers: Callable[[], str]) -> str:
-        """What one of these makes."""
+        """Call one of these, and return its text."""
         return self.pick(makers)()
 
     def some(self, pool: Sequence[str], count: int) -> list[str]:
-        """Distinct elements in random order (fewer when the pool is smaller)."""
+        """Pick distinct elements in random order (fewer if the pool is smaller)."""
         distinct = list(dict.fromkeys(pool))
         return self.rng.sample(distinct, min(count, len(distinct)))
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Return True with this probability."""
         return self.rng.random() < probability
 
     def number(self, low: int, high: int) -> int:
-        """A whole number in low … high, both included."""
+        """Draw a whole number in low … high, both included."""
         return self.rng.randint(low, high)
 
     def span(self, low: int, high: int) -> int:
-        """A length in low … high, where high shrinks with `reach`."""
+        """Draw a length in low … high, where high shrinks with `reach`."""
         return self.rng.randint(low, max(low, round(low + (high - low) * self.reach)))
 
     def say(self, pattern: str) -> str:
-        """One of the ways to word a pattern (see `parsed`); braces stay as they are."""
+        """Word a pattern in one of its ways (see `parsed`); braces stay as they are."""
         text = re.sub(" +", " ", self._expanded(parsed(pattern))).strip()
         return articles(re.sub(r" (?=[,.?!:]|'d )", "", text))
 
@@ -105,8 +105,8 @@ class Draw:
         return "".join(part if isinstance(part, str) else self._expanded(part) for part in self.pick(choice))
 
     def _known(self, pool: Sequence[str]) -> str:
-        # Every eighth of a pool is kept for evaluation: names that the weights have never met must still be copied.
-        # Training invents names beside the others, or it would learn the lists by heart and change what is not in them.
+        # An eighth of each pool is held out: names that the weights have never seen must still be copied. Training also
+        # invents names; otherwise the model would learn the lists by heart and alter other names.
         if not self.held_out and self.chance(0.45):
             return self._invented(pool)
         while True:
@@ -115,7 +115,7 @@ class Draw:
                 return word
 
     def _invented(self, pool: Sequence[str]) -> str:
-        """The beginning of one name and the end of another, or a made-up word with a capital."""
+        """Make a name from the beginning of one and the end of another, or a made-up word with a capital."""
         while True:
             if self.chance(0.4):
                 word = self.made_up().capitalize()
@@ -129,23 +129,23 @@ class Draw:
                 return word
 
     def first_name(self) -> str:
-        """A first name."""
+        """Draw a first name."""
         return self._known(words.FIRST_NAMES)
 
     def full_name(self) -> str:
-        """First and last name."""
+        """Draw a first and a last name."""
         return f"{self.first_name()} {self._known(words.LAST_NAMES)}"
 
     def last_name(self) -> str:
-        """A last name."""
+        """Draw a last name."""
         return self._known(words.LAST_NAMES)
 
     def city(self) -> str:
-        """A city."""
+        """Draw a city."""
         return self._known(words.CITIES)
 
     def made_up(self) -> str:
-        """A word that no list holds, so that copying cannot lean on the vocabulary, nor on how it cuts words into tokens."""
+        """Make up a word that is in no list, so that copying cannot rely on the vocabulary or its division into tokens."""
         kind = self.number(0, 11)
         if kind < 5:
             ends = ["", "n", "r", "s", "t", "l", "m", "x", "nd", "ck", "th", "zz", "ph", "que", "ght", "b", "g", "v", "rp"]
@@ -163,22 +163,22 @@ class Draw:
         return word[start : start + self.number(2, 4)]
 
     def word(self) -> str:
-        """Any word in small letters: common, a thing, a food, or one that nobody knows."""
+        """Draw a word in small letters: a common one, a thing, a food, or a made-up one."""
         return self.pick(self.pick([words.COMMON, words.COMMON, words.OBJECTS, words.FOODS, [self.made_up()]]))
 
     def noun(self) -> str:
-        """A thing or an animal."""
+        """Draw a thing or an animal."""
         return self.pick(words.OBJECTS if self.chance(0.7) else words.ANIMALS)
 
     def noun_phrase(self) -> str:
-        """A noun with an article and perhaps an adjective."""
+        """Draw a noun with an article and perhaps an adjective."""
         adjective = self.pick(words.ADJECTIVES) + " " if self.chance(0.5) else ""
         head = adjective + self.noun()
         article = self.pick(["the", "the", "a", "his", "her", "my", "our", "their", "this"])
         return f"{'an' if article == 'a' and head[0] in 'aeiou' else article} {head}"
 
     def date(self) -> str:
-        """A calendar date in one of six notations."""
+        """Draw a calendar date in one of six notations."""
         day, month, year = self.number(1, 28), self.number(1, 12), self.number(1950, 2039)
         name = words.MONTHS[month - 1]
         return self.pick(
@@ -187,19 +187,19 @@ class Draw:
         )  # fmt: skip
 
     def time(self) -> str:
-        """A time of day."""
+        """Draw a time of day."""
         hour, minute = self.number(1, 12), self.number(0, 59)
         clock = f"{hour}:{minute:02d}"
         return self.pick([f"{self.number(0, 23):02d}:{minute:02d}", clock, f"{clock} pm", f"{hour} am"])
 
     def email(self) -> str:
-        """An address that can not exist (RFC 2606 domains)."""
+        """Draw an address that cannot exist (RFC 2606 domains)."""
         domain = self.pick(["example.com", "example.org", "example.net", "mail.example", "post.example"])
         name = re.sub("[^a-z]", "", self.first_name().lower())
         return f"{name}{self.pick(['', '.', '_'])}{self.pick(words.OBJECTS)}@{domain}"
 
     def price(self) -> str:
-        """An amount of money."""
+        """Draw an amount of money."""
         amount = self.number(1, 400)
         return self.pick([f"${amount}.{self.number(0, 99):02d}", f"${amount}.{self.number(0, 99):02d}", f"${amount}"])
 
@@ -215,18 +215,18 @@ _FACES = [(0x1F300, 0x1F5FF), (0x1F600, 0x1F64F), (0x1F600, 0x1F64F), (0x1F680, 
 
 
 def emoji(d: Draw) -> str:
-    """An emoji, with a skin tone or a joiner now and then."""
+    """Draw an emoji, sometimes with a skin tone or a joiner."""
     low, high = d.pick(_FACES)
     return chr(d.number(low, high)) + d.pick(["", "", "", "\ufe0f", "\U0001f3fd", "\u200d" + chr(d.number(*d.pick(_FACES)))])
 
 
 def with_article(text: str) -> str:
-    """The text with `a` or `an` before it."""
+    """Put `a` or `an` before a text."""
     return articles(f"a {text}")
 
 
 def articles(text: str) -> str:
-    """The text with `an` for `a` where a vowel follows."""
+    """Replace `a` by `an` before vowels."""
     return re.sub(r"\b([Aa]) (?=(?!uni|use)[aeiou]|honest|hour)", r"\1n ", text)
 
 
@@ -235,12 +235,12 @@ _PLURALS = {"mouses": "mice", "gooses": "geese", "deers": "deer", "salmons": "sa
 
 
 def plurals(text: str) -> str:
-    """The text with the plurals right that were made by an `s` alone."""
+    """Correct plurals that were formed with a bare `s`."""
     text = re.sub(r"\b([a-z]+[^aeiou\W])ys\b", r"\1ies", text)
     text = re.sub(r"\b([a-z]+(?:x|z|ch|sh))s\b", r"\1es", text)
-    return re.sub(r"\b[a-z]+s\b", lambda found: _PLURALS.get(found[0], found[0]), text)
+    return re.sub(r"\b[a-z]+s\b", lambda match: _PLURALS.get(match[0], match[0]), text)
 
 
 def capital(text: str) -> str:
-    """The text with a capital at the start."""
+    """Begin a text with a capital."""
     return text[:1].upper() + text[1:]

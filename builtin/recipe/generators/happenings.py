@@ -1,6 +1,6 @@
-"""What passages tell: sentences, each with the questions that it answers.
+"""The sentences of passages, each with the questions that it answers.
 
-Patterns are those of `draw.parsed`; what a question repeats is a field (`passages.fields`), so that both sides agree.
+Patterns are those of `draw.parsed`; words that a question repeats are fields (`passages.fields`), so that both sides agree.
 """
 
 _ROWS = """
@@ -193,6 +193,6 @@ remember to {base} the {noun} before {day}.|please {base} the {noun} before {day
 """
 
 HAPPENINGS: list[tuple[str, str]] = [
-    (said, asked) for said, asked in (row.split("\n    ", 1) for row in _ROWS.strip().split("\n\n"))
+    (statement, questions) for statement, questions in (row.split("\n    ", 1) for row in _ROWS.strip().split("\n\n"))
 ]
 """Sentences and questions; the same grammar serves every kind of everyday text."""

@@ -1,7 +1,7 @@
 """Passages about everyday things, with questions and summaries.
 
-The answer to a question is the sentence that holds it, as it stands: what a model of this size finds in any text, whatever
-its grammar, and what prompt lookup drafts in one go. A summary is the first sentence, which carries the point.
+The answer to a question is the sentence that contains it, unchanged: a model of this size can find that in any text, and prompt
+lookup drafts it in one go. A summary is the first sentence, which carries the point.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from .wording import ask, loosely
 
 
 class Line(NamedTuple):
-    """A sentence, questions that it answers, what no other sentence of the passage may be about, and whom it tells of."""
+    """A sentence, the questions that it answers, its subjects, which no other sentence may share, and its person."""
 
     text: str
     questions: list[str]
@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def somebody(d: Draw) -> tuple[str, str]:
-    """A person at the start of a sentence, and how a question calls them."""
+    """Draw a person: the name at the start of a sentence, and the name in a question."""
     first, last = d.first_name(), d.last_name()
     role = d.pick([f"my {d.pick(words.RELATIVES)}", f"our {d.pick(words.RELATIVES)}", f"the {d.pick(words.JOBS)}"])
     return d.pick(
@@ -47,7 +47,7 @@ on {date}|last (week|month|year|night)|early in the morning"""
 
 
 def fields(d: Draw) -> dict[str, str]:
-    """What the braces of a happening stand for, all different from each other."""
+    """Draw values for the braces of a happening, all different from each other."""
     who, s = somebody(d)
     nouns, animals, foods = d.some(words.OBJECTS, 2), d.some(words.ANIMALS, 2), d.some(words.FOODS, 3)
     places, days, months = d.some(words.PLACES, 2), d.some(words.DAYS, 2), words.MONTHS
@@ -76,20 +76,23 @@ _NUMBERS = "one two three four five six seven eight nine ten eleven twelve".spli
 
 
 def line(d: Draw, who: str = "") -> Line:
-    """One sentence about something that happens, with questions.
+    """Draw a sentence about something that happens, with questions.
 
     Args:
-        d: what to draw from.
-        who: a person of the sentence before, who is a pronoun in this one.
+        d: the stream of choices.
+        who: the person of the sentence before, who becomes a pronoun in this one.
     """
-    said, asked = d.pick(_PERSONAL if who else HAPPENINGS)
+    statement, questions_pattern = d.pick(_PERSONAL if who else HAPPENINGS)
     values = fields(d)
     if who:
         values |= {"who": "she" if who.split()[-1][-1] in "aeihy" else "he", "s": who}
-    # Both sides draw their words by themselves, so what a question repeats is a field.
-    text, *questions = (capital(articles(plurals(d.say(each).format(**values)))) for each in (said, asked, asked, asked))
-    about = {said} | {values[name] for name in _UNIQUE if f"{{{name}}}" in said.replace("{thing}", "{noun}")}
-    return Line(text, questions, about if who else about | {values["s"]}, values["s"] if "{who}" in said else "")
+    # Statement and questions draw their words independently, so anything that a question repeats is a field.
+    text, *questions = (
+        capital(articles(plurals(d.say(pattern).format(**values))))
+        for pattern in (statement, questions_pattern, questions_pattern, questions_pattern)
+    )
+    about = {statement} | {values[name] for name in _UNIQUE if f"{{{name}}}" in statement.replace("{thing}", "{noun}")}
+    return Line(text, questions, about if who else about | {values["s"]}, values["s"] if "{who}" in statement else "")
 
 
 _UNIQUE = ["noun", "place", "when", "reason", "city", "animal", "who2"]
@@ -100,24 +103,24 @@ _PERSONAL = [pair for pair in HAPPENINGS if "{who}" in pair[0]]
 
 
 def lines(d: Draw, count: int) -> list[Line]:
-    """Sentences that are about different things; now and then two in a row tell of the same person."""
-    found: list[Line] = []
-    taken: set[str] = set()
-    while len(found) < count:
-        new = line(d, found[-1].who if found and d.chance(0.25) else "")
-        if not new.about & taken:
-            found.append(new)
-            taken |= new.about
-    return found
+    """Draw sentences about different things; sometimes two in a row have the same person."""
+    passage: list[Line] = []
+    subjects: set[str] = set()
+    while len(passage) < count:
+        new = line(d, passage[-1].who if passage and d.chance(0.25) else "")
+        if not new.about & subjects:
+            passage.append(new)
+            subjects |= new.about
+    return passage
 
 
 def _attached(d: Draw, text: str, question: str) -> str:
-    """A question about a file, in the form in which the chat sends one."""
+    """Word a question about a file, in the form in which the chat sends one."""
     name = f"{d.pick([d.noun().replace(' ', '-'), 'notes', 'text', 'people', d.made_up()])}.{d.pick(['txt', 'txt', 'md'])}"
-    asked = d.pick([f"{question} @{name}", f"{question}\n@{name}", f"@{name} {question}", question])
+    request = d.pick([f"{question} @{name}", f"{question}\n@{name}", f"@{name} {question}", question])
     size = len(text.encode()) + 1
-    told = f"{size} B" if size < 1000 else f"{size / 1000:,.1f} kB"
-    return f"Attached file: {name} ({told})\n```\n{text}\n```\n\n{asked}"
+    size_text = f"{size} B" if size < 1000 else f"{size / 1000:,.1f} kB"
+    return f"Attached file: {name} ({size_text})\n```\n{text}\n```\n\n{request}"
 
 
 _INTRO = """
@@ -131,7 +134,7 @@ use @text to answer|what does @text say?"""
 
 
 def prompt(d: Draw, text: str, question: str) -> str:
-    """A passage and a question, in one of the ways to put them together."""
+    """Combine a passage and a question in one of several ways."""
     question = loosely(d, question)
     if d.chance(0.12):
         return _attached(d, text, question)
@@ -157,13 +160,13 @@ def prompt(d: Draw, text: str, question: str) -> str:
 
 
 def passage_question(d: Draw) -> list[Message]:
-    """One to three questions, turn by turn, over one passage."""
-    found = lines(d, d.span(1, 6))
-    asked = [(question, each.text) for each in found for question in dict.fromkeys(each.questions)]
-    parts = [each.text for each in found]
+    """Ask one to three questions about a passage, one each turn."""
+    passage = lines(d, d.span(1, 6))
+    pairs = [(question, fact.text) for fact in passage for question in dict.fromkeys(fact.questions)]
+    parts = [fact.text for fact in passage]
     if d.chance(0.25):
         parts.insert(d.number(0, len(parts)), capital(d.say(_FILLER)))
-    chosen = [asked[at] for at in d.rng.sample(range(len(asked)), min(len(asked), 1 if d.chance(0.65) else 3))]
+    chosen = [pairs[at] for at in d.rng.sample(range(len(pairs)), min(len(pairs), 1 if d.chance(0.65) else 3))]
     text = d.pick([" ", " ", " ", " ", "\n", "\n\n"]).join(parts)
     messages = exchange(prompt(d, text, chosen[0][0]), chosen[0][1])
     for question, answer in chosen[1:]:
@@ -178,11 +181,11 @@ I will write again soon."""
 
 
 def long_passage(d: Draw) -> list[Message]:
-    """One question over a passage of up to 1,400 tokens, most of which does not matter."""
-    found = lines(d, d.span(1, 6))
-    parts = [each.text for each in found] + [sentence(d) for _ in range(d.span(6, 46))]
+    """Ask a question about a passage of up to 1,400 tokens, most of which does not matter."""
+    passage = lines(d, d.span(1, 6))
+    parts = [fact.text for fact in passage] + [sentence(d) for _ in range(d.span(6, 46))]
     d.rng.shuffle(parts)
-    chosen = d.pick(found)
+    chosen = d.pick(passage)
     text = d.pick([" ", " ", "\n", "\n\n"]).join(parts)
     return exchange(prompt(d, text, d.pick(chosen.questions)), chosen.text)
 
@@ -197,7 +200,7 @@ what is @text about?|what is the (main point|gist| point|main idea) (of @text|he
 
 
 def summarise(d: Draw) -> list[Message]:
-    """The first sentence of a text carries its point."""
+    """Ask for the summary of a text, which is its first sentence."""
     first = d.one_of(lambda: line(d).text, lambda: line(d).text, lambda: plain_sentence(d))
     rest: Callable[[], str] = d.pick([lambda: sentence(d), lambda: line(d).text])
     parts = [first, *(rest() for _ in range(d.span(1, 5)))]

@@ -1,4 +1,6 @@
-"""Small poems on request: rhymed couplets or three lines, on whatever the reader names."""
+"""Small poems on request: rhymed couplets or three lines, on a topic that the reader names."""
+
+from collections.abc import Callable
 
 from . import words
 from .draw import Draw, Message, exchange, with_article
@@ -26,7 +28,7 @@ _COUPLETS = [
     "The winter went, the spring came near,\nand all I want is {t} here.",
     "My friends may laugh, so let them be:\nthey do not know of {t} and me.",
 ]
-"""Stanzas keep this order, so that none comes twice."""
+"""Stanzas in the order that poems keep, so that none comes twice."""
 
 _ENDINGS = [
     "The clock goes on, the candle burns,\nto {t} every thought returns.",
@@ -44,7 +46,7 @@ _THIRD = ["then only the wind", "and the night is long", "the moon goes away", "
 
 
 def _in_line(topic: str) -> str:
-    """What was asked for with an indefinite article is known inside the poem."""
+    """Replace a topic's indefinite article by the definite one for use inside the poem."""
     article, _, rest = topic.partition(" ")
     return f"the {rest}" if article in ("a", "an") and rest else topic
 
@@ -66,11 +68,14 @@ _COUNTS = {2: "two", 4: "four", 6: "six", 8: "eight"}
 
 
 def _topic(d: Draw) -> str:
-    """What a poem is to be about."""
-    return d.one_of(lambda: d.pick(TOPICS), lambda: d.pick(TOPICS), d.noun_phrase, lambda: with_article(d.noun()), d.made_up,
-         lambda: f"{d.pick(words.FOODS)}s", d.first_name, lambda: f"my {d.pick(words.ANIMALS)} {d.first_name()}",
-         lambda: f"the {d.noun()} in the {d.pick(words.PLACES)}", lambda: f"{d.pick(words.ADJECTIVES)} {d.noun()}s",
-         lambda: f"my {d.pick(words.RELATIVES)}")  # fmt: skip
+    """Draw a topic."""
+    makers: list[Callable[[], str]] = [
+        lambda: d.pick(TOPICS), lambda: d.pick(TOPICS), d.noun_phrase, lambda: with_article(d.noun()), d.made_up,
+        lambda: f"{d.pick(words.FOODS)}s", d.first_name, lambda: f"my {d.pick(words.ANIMALS)} {d.first_name()}",
+        lambda: f"the {d.noun()} in the {d.pick(words.PLACES)}", lambda: f"{d.pick(words.ADJECTIVES)} {d.noun()}s",
+        lambda: f"my {d.pick(words.RELATIVES)}",
+    ]  # fmt: skip
+    return d.pick(makers)()
 
 
 def poem(d: Draw) -> list[Message]:

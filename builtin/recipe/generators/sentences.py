@@ -1,4 +1,4 @@
-"""English sentences of many kinds: what is copied, edited and put around what matters."""
+"""English sentences of many kinds, for copying, editing and filling."""
 
 import re
 from collections.abc import Callable
@@ -98,17 +98,17 @@ def _unusual(d: Draw) -> str:
 
 
 def _wild(d: Draw) -> str:
-    """What everyday text has beside words: contractions, brackets, percentages, hyphens, addresses, capitals."""
+    """Words with the marks of everyday text: contractions, brackets, percentages, hyphens, addresses, capitals."""
     chosen = [d.pick(words.COMMON) for _ in range(d.number(5, 13))]
     for _ in range(d.number(1, 3)):
-        odd = d.pick(
+        extra = d.pick(
             [d.pick(_CONTRACTIONS), d.pick(_CONTRACTIONS), f"({d.pick(words.COMMON)} {d.pick(words.COMMON)})",
              f"{d.number(1, 99)}%", f"{d.pick(words.COMMON)}-{d.pick(words.COMMON)}", f"{d.number(0, 99)}.{d.number(0, 9)}",
              d.pick(words.COMMON).upper(), f"'{d.pick(words.COMMON)}'", f"https://{d.made_up()}.example/{d.noun()}",
              f"{d.first_name()}'s", f"{d.pick(words.COMMON)}/{d.pick(words.COMMON)}", d.city(), d.full_name(),
              f"{d.number(1000, 99999):,}", f"{d.pick(words.COMMON)}...", "&", "e.g.", "--", f"#{d.number(1, 99)}"]
         )  # fmt: skip
-        chosen.insert(d.number(0, len(chosen)), odd)
+        chosen.insert(d.number(0, len(chosen)), extra)
     text = " ".join(chosen)
     return (capital(text) if d.chance(0.9) else text) + d.pick([".", ".", ".", "!", "?", ""])
 

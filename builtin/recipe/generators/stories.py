@@ -1,4 +1,4 @@
-"""Short stories, about whom the reader names."""
+"""Short stories about characters that the reader names."""
 
 import re
 
@@ -19,7 +19,7 @@ _ABOUT = [
     "Long ago, a {adj} {animal} lived in the {place} behind the house of {a}.",
     "In a {adj} {place} outside {city} there lived a {animal}, and its best friend was {a}.",
 ]
-"""Openings of a story about somebody who has no name."""
+"""Openings of a story about a character without a name."""
 _NAMED = [
     "Once upon a time, a {kind} called {a} lived in a {adj} {place} near {city}.",
     "There was once a {adj} {kind} called {a} who lived in {city}.",
@@ -31,7 +31,7 @@ _PAIR = [
     "There was once a {kind} called {a} whose best friend was a {friend} called {b}.",
     "In {city} there lived a {kind} called {a} and a {friend} called {b}.",
 ]
-"""Openings of a story about those who have."""
+"""Openings of a story about two characters with names."""
 _TROUBLES = [
     "One day {a} found a {adj2} {object} under a {object2}.",
     "One evening the {adj2} {object} of the {job} was gone.",
@@ -68,21 +68,19 @@ _LESSONS = [
 
 
 def story(d: Draw, hero: str = "", kind: str = "", friend: str = "", friend_kind: str = "", introduced: bool = False) -> str:
-    """A story of five to nine sentences in three or four paragraphs. Its middle keeps an order, so that nothing comes twice.
+    """Draw a story of five to nine sentences in three or four paragraphs. Its middle keeps an order, so nothing comes twice.
 
     Args:
-        d: what to draw from.
-        hero: the name of the one it is about.
-        kind: an animal or a person that it is about, or what the hero is.
-        friend: the name of the second one.
-        friend_kind: what the friend is.
-        introduced: the hero is one of `kind`, and is introduced as that.
+        d: the stream of choices.
+        hero: the name of the main character.
+        kind: an animal or a person that it is about, or the hero's kind.
+        friend: the name of the second character.
+        friend_kind: the friend's kind.
+        introduced: introduce the hero as a `kind`.
     """
-    places, objects, adjectives = (
-        d.some(words.PLACES, 2),
-        d.some(words.OBJECTS, 2),
-        d.some(words.ADJECTIVES, 2),
-    )
+    places = d.some(words.PLACES, 2)
+    objects = d.some(words.OBJECTS, 2)
+    adjectives = d.some(words.ADJECTIVES, 2)
     first = hero or d.first_name()
     second = friend or next(name for name in iter(d.first_name, "") if name != first)
     fields = {
@@ -91,10 +89,14 @@ def story(d: Draw, hero: str = "", kind: str = "", friend: str = "", friend_kind
         "place": places[0], "place2": places[1], "object": objects[0], "object2": objects[1], "adj": adjectives[0],
         "adj2": adjectives[1],
     }  # fmt: skip
-    known = re.compile(r"\ba (\{adj2\} )?\{animal\}" if kind and not introduced else "$^")  # who is known needs no introduction
-    troubles, lines = ([line for line in pool if not known.search(line)] for pool in (_TROUBLES, _MIDDLES))
+    introduction = re.compile(
+        r"\ba (\{adj2\} )?\{animal\}" if kind and not introduced else "$^"
+    )  # who is known needs no introduction
+    troubles, lines = ([line for line in pool if not introduction.search(line)] for pool in (_TROUBLES, _MIDDLES))
     middles = [lines[number] for number in sorted(d.rng.sample(range(len(lines)), d.number(2, 5)))]
-    openings = (_PAIR if friend_kind else _NAMED) if introduced else _ABOUT if kind and not hero else _OPENINGS
+    openings = _ABOUT if kind and not hero else _OPENINGS
+    if introduced:
+        openings = _PAIR if friend_kind else _NAMED
     paragraphs = [
         [d.pick(openings), d.pick(troubles)],
         middles[:2],
@@ -129,48 +131,48 @@ do you know {_TALE}{{about}}?|=(story|a story|bedtime story|fairy tale){{about}}
 
 
 def _somebody(d: Draw, deed: bool = True) -> tuple[str, str]:
-    """Whom a story is to be about, as it is asked for, and in the story."""
+    """Draw a character: the words in the request, and the kind in the story."""
     name = d.pick(d.pick([words.ANIMALS, words.ANIMALS, _CHARACTERS, words.JOBS, words.OBJECTS]))
     if d.chance(0.1):
         name = d.made_up()
-    asked = f"{d.pick(words.ADJECTIVES)} {name}" if d.chance(0.3) else name
+    phrase = f"{d.pick(words.ADJECTIVES)} {name}" if d.chance(0.3) else name
     if deed and d.chance(0.3):
-        things = {"job": words.JOBS, "place": words.PLACES, "object": words.OBJECTS, "animal": words.ANIMALS}
-        asked += f" {d.pick(['who', 'that'])} {d.pick(_DEEDS).format(**{key: d.pick(pool) for key, pool in things.items()})}"
-    return articles(f"a {asked}"), name
+        pools = {"job": words.JOBS, "place": words.PLACES, "object": words.OBJECTS, "animal": words.ANIMALS}
+        phrase += f" {d.pick(['who', 'that'])} {d.pick(_DEEDS).format(**{key: d.pick(pool) for key, pool in pools.items()})}"
+    return articles(f"a {phrase}"), name
 
 
 def _named(d: Draw, name: str) -> tuple[str, str]:
-    """Somebody with a name, as a story about them is asked for, and what they are."""
-    asked, kind = _somebody(d, deed=False)
+    """Draw a character with a name: the words in the request, and the kind."""
+    phrase, kind = _somebody(d, deed=False)
     called = d.pick(["called", "called", "named", "named", "with the name", "whose name is", "who is called"])
-    others = [f"{name} the {kind}", f"{name}, {asked}", f"the {kind} {name}", f"my {kind} {name}"]
-    return f"{asked} {called} {name}" if d.chance(0.6) else d.pick(others), kind
+    phrases = [f"{name} the {kind}", f"{name}, {phrase}", f"the {kind} {name}", f"my {kind} {name}"]
+    return f"{phrase} {called} {name}" if d.chance(0.6) else d.pick(phrases), kind
 
 
 def tell_story(d: Draw) -> list[Message]:
-    """A story on request, about somebody if that is asked for, who may have a name and a friend."""
+    """Tell a story on request, perhaps about a character, who may have a name and a friend."""
     name = d.first_name if d.chance(0.85) else lambda: d.made_up().capitalize()
     hero = name()
-    friend = next(each for each in iter(name, "") if each != hero)
+    friend = next(candidate for candidate in iter(name, "") if candidate != hero)
     about, and_ = d.pick([" about ", " about ", " with ", " on "]), d.pick([" and ", " and ", " & "])
     match d.number(0, 9):
         case 0 | 1:
             about, text = "", story(d)
         case 2 | 3:
-            asked, kind = _somebody(d)
-            about, text = f"{about}{asked}", story(d, kind=kind)
+            phrase, kind = _somebody(d)
+            about, text = f"{about}{phrase}", story(d, kind=kind)
         case 4:
             about, text = f"{about}{hero}", story(d, hero)
         case 5:
-            asked, kind = _somebody(d)
-            about, text = f"{about}{hero}{and_}{asked}", story(d, hero, kind)
+            phrase, kind = _somebody(d)
+            about, text = f"{about}{hero}{and_}{phrase}", story(d, hero, kind)
         case 6 | 7:
-            asked, kind = _named(d, hero)
-            about, text = f"{about}{asked}", story(d, hero, kind, introduced=True)
+            phrase, kind = _named(d, hero)
+            about, text = f"{about}{phrase}", story(d, hero, kind, introduced=True)
         case 8:
-            (asked, kind), (other, other_kind) = _named(d, hero), _named(d, friend)
-            about, text = f"{about}{asked}{and_}{other}", story(d, hero, kind, friend, other_kind, introduced=True)
+            (phrase, kind), (other, other_kind) = _named(d, hero), _named(d, friend)
+            about, text = f"{about}{phrase}{and_}{other}", story(d, hero, kind, friend, other_kind, introduced=True)
         case _:
             about, text = f"{about}{hero}{and_}{friend}", story(d, hero, friend=friend)
     return exchange(ask(d, _TELL, about=about), text)

@@ -1,8 +1,8 @@
-"""How people word what they want: frames around a request or a question, what comes before it, and how it is typed.
+"""The wording of requests: frames around a request or a question, the words before it, and its typing.
 
-Every task, in scope or out of it, is worded by the same frames, so that what a message is about tells its answer, not how
-it is put. Patterns are those of `draw.parsed`. In them `{name}` is a field, whose letters stay as they are, and `@list` is a
-phrase for the text that the request is about, which depends on whether that text follows or came before.
+Every task, in scope or not, is worded in the same frames, so that the subject of a message decides its answer, not the wording.
+Patterns are those of `draw.parsed`. In them `{name}` is a field, whose letters stay as they are, and `@list` is a phrase for
+the text that the request is about, which depends on whether that text follows or came before.
 """
 
 import re
@@ -91,7 +91,7 @@ what is {x} and (why does it matter|how does it work|what is it for|when do I us
 (I read|I heard|somebody told me|people talk) about {x}, what is (it|that)?|what do people mean by {x}?|
 =never heard of {x}|can you (help me with|explain|describe) {x}?|could you tell me what {x} (is|means)?|
 I wonder what {x} is?|not sure what {x} is?"""
-"""What is asked about a topic, whether it is known or not."""
+"""Questions about a topic, known or not."""
 
 BRIEF = """
 (in one sentence|in short|briefly|in a few words|in a nutshell|in ten words)(,|:|) what is {x}?|short answer: what is {x}?|
@@ -100,7 +100,7 @@ what is {x}, (in short|in one sentence|briefly)?|
 (give me|write) (a short|a brief|a one-sentence) (definition|explanation|description) of {x}|
 define {x} (briefly|in one sentence)|=one sentence (about|on) {x}|sum up {x} in one sentence|=short definition of {x}|
 ={x} in one sentence"""
-"""A topic in a sentence."""
+"""Requests for a topic in one sentence."""
 
 SAME = """
 (what is|what's|is there|explain|tell me|I want to know) (the|a) difference between {x} and {y}?|
@@ -115,7 +115,7 @@ why (use|take) {x} (instead of|and not|rather than) {y}?|=I (mix up|confuse) {x}
 (explain|describe|define) {x} and {y}|do I need {x} if I have {y}?|can {x} replace {y}?|=difference between {x} and {y}|
 what do {x} and {y} have in common?|when is {x} better than {y}?|isn't {x} the same as {y}?|
 (tell|teach) me about {x} and {y}"""
-"""What is asked about two topics."""
+"""Questions about two topics."""
 
 HOW = """
 how (do|can|would|could|should|do|do) (I|I|I|we|you|one) ~?|how to ~?|how do I ~?|can I ~( here| somehow|)?|
@@ -128,7 +128,7 @@ what (do|should|must) I (press|type|do|enter|use|say) to ~?|where (do|can) I ~?|
 let me ~|what is the (way|key|command|shortcut|easiest way) to ~?|do you know how to ~?|=the (key|command|shortcut) to ~|
 would it be possible to ~?|what if I want to ~?|=~ (how|please|now)|(am I able|are we able|am I allowed) to ~?|
 explain how to ~|do I have to do anything to ~?"""
-"""How something is done; `~` is a clause that begins with a verb."""
+"""Questions about doing something; `~` is a clause that begins with a verb."""
 
 _NOUNS = {
     "text": ("""
@@ -148,7 +148,7 @@ _NOUNS = {
     "lines": ("these lines|this|the following lines|the following|these|my notes|this data|these values|the data",
               "these lines|this|those lines|the lines above|that|this data|these values|it"),
 }  # fmt: skip
-"""What a text is called: if it follows, and if it stands before."""
+"""Words for a text that follows, and for one that came before."""
 
 _CONTRACTED = {
     "what is ": ["what's ", "whats "], "who is ": ["who's ", "whos "], "I am ": ["I'm ", "im "], "how is ": ["how's "],
@@ -161,7 +161,7 @@ _CONTRACTED = {
 
 
 def details(d: Draw) -> dict[str, str]:
-    """Everyday words for what is said by the way."""
+    """Draw everyday words for the fields of remarks."""
     base, past = d.pick(words.PAIRS).split("/")
     return {
         "noun": d.pick(words.OBJECTS), "animal": d.pick(words.ANIMALS), "food": d.pick(words.FOODS), "base": base, "past": past,
@@ -171,7 +171,7 @@ def details(d: Draw) -> dict[str, str]:
 
 
 def loosely(d: Draw, text: str) -> str:
-    """The way people type: without capitals or the mark at the end, with contractions and slips. Fields stay as they are."""
+    """Retype a text as people do: without capitals or the final mark, with contractions and slips. Fields stay as they are."""
     for whole, short in _CONTRACTED.items():
         if whole in text and d.chance(0.3):
             text = re.sub(rf"\b{whole}", d.pick(short), text, count=1)
@@ -199,7 +199,7 @@ def loosely(d: Draw, text: str) -> str:
 
 
 def _slip(d: Draw, text: str) -> str:
-    """The text with a letter left out, doubled, or in its neighbour's place."""
+    """Leave out or double a letter, or swap it with its neighbour."""
     at = d.number(1, len(text) - 2)
     match d.number(0, 2):
         case 0:
@@ -211,76 +211,76 @@ def _slip(d: Draw, text: str) -> str:
 
 
 def opening(d: Draw) -> str:
-    """What is said before one comes to the point: a greeting, a remark, or both."""
+    """Draw words before the point: a greeting, a remark, or both."""
     greeting = d.say(GREETING) + d.pick(["!", ",", ".", "!", ",", ""])
     remark = capital(d.say(REMARK)) + d.pick([".", ".", "!", ",", ":", " -", "..."])
-    said = d.pick([greeting, greeting, remark, f"{greeting} {remark}", f"{greeting}\n{remark}"])
-    return loosely(d, articles(said.format(**details(d)))) + d.pick([" ", " ", " ", " ", "\n", "\n\n"])
+    text = d.pick([greeting, greeting, remark, f"{greeting} {remark}", f"{greeting}\n{remark}"])
+    return loosely(d, articles(text.format(**details(d)))) + d.pick([" ", " ", " ", " ", "\n", "\n\n"])
 
 
 def framed(d: Draw, pattern: str, before: bool = False) -> str:
-    """A request or a question in one of the frames, as it is typed; fields are still open.
+    """Word a request or a question in one of the frames, as typed; fields stay open.
 
     Args:
-        d: what to draw from.
-        pattern: clauses that begin with a verb; questions, which end with a question mark; and behind `=` what is neither.
-        before: the text that it is about came before.
+        d: the stream of choices.
+        pattern: clauses that begin with a verb, questions with a question mark, and after `=` anything else.
+        before: whether the text that it is about came before.
     """
     core = d.say(_named(pattern, before))
     if core.startswith("="):
-        said = d.say(FRAGMENT).replace("~", core[1:].strip())
+        text = d.say(FRAGMENT).replace("~", core[1:].strip())
     elif core.endswith("?"):
-        said = d.say(QUESTION).replace("~", core[:-1])
+        text = d.say(QUESTION).replace("~", core[:-1])
     else:
-        said = d.say(ORDER).replace("~", core)
-        said += "" if said.endswith("?") else "."
-    return loosely(d, said)
+        text = d.say(ORDER).replace("~", core)
+        text += "" if text.endswith("?") else "."
+    return loosely(d, text)
 
 
 def _named(pattern: str, before: bool) -> str:
-    return re.sub(r"@(\w+)", lambda found: f"({_NOUNS[found[1]][before]})", pattern)
+    return re.sub(r"@(\w+)", lambda match: f"({_NOUNS[match[1]][before]})", pattern)
 
 
 OPENED = 0.08
-"""How often a greeting or a remark comes first."""
+"""Share of requests with a greeting or a remark in front."""
 
 
 def ask(d: Draw, pattern: str, text: str = "", opened: float = OPENED, **fields: str) -> str:
-    """A request or a question as people word it, together with the text that it is about.
+    """Word a request or a question as people do, together with the text that it is about.
 
     Args:
-        d: what to draw from.
+        d: the stream of choices.
         pattern: see `framed`.
-        text: is given as it is, before or after the request.
-        opened: how often a greeting or a remark comes first.
-        fields: what stands in the pattern's braces.
+        text: unchanged, before or after the request.
+        opened: share of requests with a greeting or a remark in front.
+        fields: values for the pattern's braces.
     """
     before = bool(text) and d.chance(0.2)
-    asked = framed(d, pattern, before).format(**fields)
+    request = framed(d, pattern, before).format(**fields)
     if before:
-        return f"{text}{_gap(d, text)}{asked}"
+        return f"{text}{_gap(d, text)}{request}"
     lead = opening(d) if d.chance(opened) else ""
-    return lead + (_joined(d, asked, text) if text else asked)
+    return lead + (_joined(d, request, text) if text else request)
 
 
 def _gap(d: Draw, text: str) -> str:
-    """Between a text and what is asked about it."""
+    """Draw the gap between a text and the request about it."""
     if "\n" not in text and text[-1] in ".!?" and d.chance(0.25):
         return " "
     return d.pick(["\n\n", "\n\n", "\n\n", "\n", "\n---\n", "\n\n\n"])
 
 
-def _joined(d: Draw, asked: str, text: str) -> str:
-    """A request and the text that follows it."""
-    bare = asked.rstrip(".?!, ")
+def _joined(d: Draw, request: str, text: str) -> str:
+    """Join a request and the text that follows it."""
+    bare = request.rstrip(".?!, ")
     if d.chance(0.07) and "```" not in text:
-        return f"{asked}\n```\n{text}\n```"
+        return f"{request}\n```\n{text}\n```"
     if "\n" in text:
-        return d.pick([f"{bare}:\n{text}", f"{bare}:\n{text}", f"{bare}:\n\n{text}", f"{asked}\n{text}", f"{asked}\n\n{text}",
-                       f"{bare}: {text}", f"{bare}\n\n{text}"])  # fmt: skip
+        return d.pick([f"{bare}:\n{text}", f"{bare}:\n{text}", f"{bare}:\n\n{text}", f"{request}\n{text}",
+                       f"{request}\n\n{text}", f"{bare}: {text}", f"{bare}\n\n{text}"])  # fmt: skip
     if '"' not in text and d.chance(0.12):
         return d.pick([f'{bare}: "{text}"', f'{bare} "{text}"', f"{bare}: \u201c{text}\u201d", f'{bare}:\n"{text}"'])
-    # A first word after a space is another token than the same word at the start of the answer: both forms are taught.
+    # A word after a space is a different token than the same word at the start of the answer: both forms are taught.
     return d.pick([f"{bare}: {text}", f"{bare}: {text}", f"{bare}: {text}", f"{bare}: {text}", f"{bare}:\n{text}",
-                   f"{bare}:\n{text}", f"{bare}:\n\n{text}", f"{asked}\n{text}", f"{asked}\n\n{text}", f"{bare} - {text}",
+                   f"{bare}:\n{text}", f"{bare}:\n\n{text}", f"{request}\n{text}", f"{request}\n\n{text}", f"{bare} - {text}",
                    f"{bare}\n\n{text}"])  # fmt: skip

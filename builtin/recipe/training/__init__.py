@@ -1,1 +1,1 @@
-"""What the recipe's trainings share, and how a drafter is trained for a model of one's own."""
+"""Parts shared by the recipe's trainings, and the training of a drafter for any model."""

@@ -27,7 +27,7 @@ from ... import path
 from ..gguf_export import LAYER, TYPES, add_tokenizer, interleaved, new_file, pre_tokenizer
 
 TAPS = 3
-"""How many of the target's layers an EAGLE-3 head reads in llama.cpp."""
+"""Number of the target's layers that an EAGLE-3 head reads in llama.cpp."""
 
 SHARED = {
     "fc.weight": "fc.weight",
@@ -47,14 +47,14 @@ NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 
 
 def check_target(target: Path, taps: Sequence[int] = ()) -> None:
-    """Refuse what cannot be written, before a head is trained.
+    """Check that a head for this target can be written, before it is trained.
 
     Args:
         target: folder of the model that it drafts for.
         taps: layers whose inputs an EAGLE-3 head reads.
 
     Raises:
-        UserError: says what is in the way.
+        UserError: it cannot; says why.
     """
     if importlib.util.find_spec("gguf") is None:
         raise UserError(f"The package gguf is missing. Run: {sys.executable} -m pip install gguf")
@@ -89,8 +89,8 @@ def export_head(folder: Path, target: Path, file: Path, kind: str = "Q8_0") -> i
         raise UserError(f"{folder} holds neither an EAGLE-3 head nor a DFlash drafter. Give the folder of one.")
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     width, layers, vocabulary = (config[key] for key in ("hidden_size", "num_hidden_layers", "vocab_size"))
-    reading, *others = head.fitting(str(folder), Fitted(str(target), width, layers, vocabulary))
-    if any(other.norm_before_residual != reading.norm_before_residual for other in others):
+    reading, *further = head.fitting(str(folder), Fitted(str(target), width, layers, vocabulary))
+    if any(other.norm_before_residual != reading.norm_before_residual for other in further):
         raise UserError(
             f"{folder / 'config.json'} does not say norm_before_residual, which engines then take differently. Add it."
         )
@@ -114,7 +114,7 @@ def export_head(folder: Path, target: Path, file: Path, kind: str = "Q8_0") -> i
 
 
 def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int], other_width: bool) -> str:
-    """What of a drafter llama.cpp does not compute; empty if nothing."""
+    """Name the part of a drafter that llama.cpp does not compute; empty if there is none."""
     rope = head.layer.get("rope_scaling") or head.layer.get("rope_parameters") or {}
     activation = head.layer.get("hidden_act", "silu")
     checks = {
@@ -140,16 +140,16 @@ def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int],
             "causal layers beside others": len({view.causal for view in head.views}) > 1,
             "windows of several sizes": len({view.window for view in head.views} - {None}) > 1,
         }
-    return next((what for what, there in checks.items() if there), "")
+    return next((what for what, present in checks.items() if present), "")
 
 
 def _scores(head: DFlashFormat) -> int:
-    """Numbers that llama.cpp hands on for a position of a DFlash 2 drafter, in the place of its state."""
+    """Count the numbers that llama.cpp hands out for a position of a DFlash 2 drafter, in place of its state."""
     return head.paths.candidates * (head.paths.candidates + 1) if isinstance(head.paths, Selector) else 0
 
 
 def _layers(writer: Any, head: EagleFormat | DFlashFormat, vocabulary: int) -> None:
-    """The hyperparameters of its layers."""
+    """Write the hyperparameters of its layers."""
     layer, hidden = head.layer, head.shapes["fc.weight"][0]
     heads = layer["num_attention_heads"]
     dim = layer.get("head_dim") or hidden // heads
@@ -169,7 +169,7 @@ def _layers(writer: Any, head: EagleFormat | DFlashFormat, vocabulary: int) -> N
 
 
 def _dflash(writer: Any, head: DFlashFormat) -> None:
-    """What only DFlash and its relatives have."""
+    """Write the hyperparameters of DFlash, DSpark and DFlash 2."""
     writer.add_uint32("dflash.block_size", head.block)
     writer.add_mask_token_id(head.mask)
     writer.add_bool("dflash.attention.causal", head.views[0].causal)
@@ -187,21 +187,21 @@ def _dflash(writer: Any, head: DFlashFormat) -> None:
     windows = [view.window for view in head.views]
     if window := max(filter(None, windows), default=None):
         writer.add_sliding_window(window)
-        writer.add_array("dflash.attention.sliding_window_pattern", [own is not None for own in windows])
-    others = {
+        writer.add_array("dflash.attention.sliding_window_pattern", [window_size is not None for window_size in windows])
+    scales = {
         "embedding_scale": (head.embedding_scale, 1.0),
         "attention.value_scale": (head.value_scale, 1.0),
         "logit_scale": (head.logit_scale, 1.0),
         "final_logit_softcapping": (head.softcap, 0.0),
     }
-    for key, (value, usual) in others.items():
+    for key, (value, usual) in scales.items():
         if value != usual:
             writer.add_float32(f"dflash.{key}", value)
 
 
 def _tensors(head: EagleFormat | DFlashFormat) -> Iterator[tuple[str, NDArray[Any]]]:
-    """llama.cpp's names and values of all weights. `d2t` holds target ids there, not offsets; of EAGLE's heads neighbours are
-    rotated, of DFlash's halves, as in transformers."""
+    """Yield llama.cpp's names and values of all weights. Its `d2t` holds target ids, not offsets. It rotates neighbours in
+    EAGLE heads, and halves in DFlash, as transformers does."""
     from safetensors import safe_open
 
     eagle = isinstance(head, EagleFormat)

@@ -17,7 +17,7 @@ from ..export import new_folder
 LAYOUTS = ("safeailab", "speculators")
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 STANDARD_TAPS = 3
-"""How many inputs of layers engines take where the configuration names none."""
+"""Number of layers that engines read if the configuration names none."""
 
 
 def export_eagle(
@@ -37,30 +37,30 @@ def export_eagle(
         state: of an `EagleHead`.
         config: of its layer.
         taps: the layers of the target whose inputs it reads.
-        named: whether the configuration has to name them, as they are not the usual ones.
-        folder: where the head goes; replaced if it is there.
+        named: whether the configuration has to name them, as they are unusual.
+        folder: the head's; replaced if it exists.
         target: the folder and the architectures of the model that it drafts for.
         layout: SafeAILab's, which SpecForge, vLLM, SGLang and llama.cpp's converter read as well; or that of speculators.
         dtype: of the weights.
     """
-    kept = state["kept"]
-    reduced = len(kept) < config.vocab_size
-    tensors = {name: value.to(DTYPES[dtype]) for name, value in state.items() if name != "kept"}
+    draft_ids = state["draft_ids"]
+    reduced = len(draft_ids) < config.vocab_size
+    tensors = {name: value.to(DTYPES[dtype]) for name, value in state.items() if name != "draft_ids"}
     if layout == "speculators":
         tensors = {name.replace("midlayer.", "layers.0."): value for name, value in tensors.items()}
     if reduced:
         # Engines add d2t to the draft's id: it is an offset, not the target's id itself.
-        tensors["d2t"] = kept - torch.arange(len(kept))
-        tensors["t2d"] = torch.zeros(config.vocab_size, dtype=torch.bool).index_fill(0, kept, True)
+        tensors["d2t"] = draft_ids - torch.arange(len(draft_ids))
+        tensors["t2d"] = torch.zeros(config.vocab_size, dtype=torch.bool).index_fill(0, draft_ids, True)
     describe = speculators if layout == "speculators" else safeailab
     with new_folder(folder) as new:
         save_file({name: value.contiguous() for name, value in tensors.items()}, new / "model.safetensors", {"format": "pt"})
-        described = describe(config, len(kept), list(taps), named, dtype, target)
+        described = describe(config, len(draft_ids), list(taps), named, dtype, target)
         (new / "config.json").write_text(json.dumps(described, indent=2) + "\n")
 
 
 def _layer(config: LlamaConfig) -> dict[str, Any]:
-    """What both layouts say of the layer."""
+    """Describe the layer, as in both layouts."""
     rope: Any = config.rope_parameters
     return {
         "model_type": "llama",
@@ -84,16 +84,16 @@ def _layer(config: LlamaConfig) -> dict[str, Any]:
 
 
 def safeailab(
-    config: LlamaConfig, kept: int, taps: list[int], named: bool, dtype: str, target: tuple[str, Sequence[str]]
+    config: LlamaConfig, draft_ids: int, taps: list[int], named: bool, dtype: str, target: tuple[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """config.json as SafeAILab and SpecForge publish it."""
+    """Make config.json as SafeAILab and SpecForge publish it."""
     described = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "bos_token_id": config.bos_token_id,
         "eos_token_id": config.eos_token_id,
         "pad_token_id": config.pad_token_id,
         **_layer(config),
-        "draft_vocab_size": kept,
+        "draft_vocab_size": draft_ids,
         "torch_dtype": dtype,
         "use_cache": True,
     }
@@ -105,9 +105,9 @@ def safeailab(
 
 
 def speculators(
-    config: LlamaConfig, kept: int, taps: list[int], named: bool, dtype: str, target: tuple[str, Sequence[str]]
+    config: LlamaConfig, draft_ids: int, taps: list[int], named: bool, dtype: str, target: tuple[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """config.json as the speculators library writes it."""
+    """Make config.json as the speculators library writes it."""
     name, architectures = target
     proposal = {"proposal_type": "greedy", "speculative_tokens": 5, "verifier_accept_k": 1, "accept_tolerance": 0.0}
     layer = _layer(config) | ({"num_aux_hidden_states": len(taps)} if len(taps) != STANDARD_TAPS else {})
@@ -115,11 +115,11 @@ def speculators(
         "architectures": ["Eagle3Speculator"],
         "speculators_model_type": "eagle3",
         "speculators_version": "0.1.0",
-        "draft_vocab_size": kept,
+        "draft_vocab_size": draft_ids,
         "eagle_aux_hidden_state_layer_ids": taps if named else None,
         "fc_norm": False,
         "norm_before_fc": False,
-        # Engines differ in what they take this to be where it is not said.
+        # Engines differ in their default.
         "norm_before_residual": False,
         "norm_output": False,
         "target_hidden_size": None,

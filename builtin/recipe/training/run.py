@@ -1,4 +1,4 @@
-"""A training run: steps, learning rate, progress lines and checkpoints, whatever the model and its loss are."""
+"""A training run of any model and loss: steps, learning rate, progress lines and checkpoints."""
 
 import copy
 import json
@@ -20,12 +20,12 @@ from ..data import Batch
 
 @dataclass
 class TrainingSettings:
-    """What a run is made of; kept in the checkpoint."""
+    """The settings of a run, saved in the checkpoint."""
 
     seed: int = 1
     tokens: float = 16e6
     minutes: float = 0.0
-    """When to stop at the latest; 0 for never."""
+    """Time limit; 0 for none."""
     batch: int = 4096
     rate: float = 2e-3
     matrix_rate: float = 0.02
@@ -37,7 +37,7 @@ class TrainingSettings:
 
 @dataclass
 class Progress:
-    """Where a run stands."""
+    """The position of a run."""
 
     step: int = 0
     tokens: int = 0
@@ -48,21 +48,21 @@ class Progress:
 
 
 LONGEST_WARMUP = 0.05
-"""The most of a run that its warm-up takes."""
+"""Largest share of a run for its warm-up."""
 
 LOG_SECONDS = 10.0
-"""A line of progress comes at least so often, if steps are long."""
+"""Longest time between lines of progress, if steps are long."""
 
 
 def done(progress: Progress, settings: TrainingSettings) -> float:
-    """How much of a run is over, by tokens or by minutes, 0 to 1."""
+    """Compute the share of a run that is over, by tokens or by minutes, 0 to 1."""
     of_time = progress.seconds / (60 * settings.minutes) if settings.minutes else 0.0
     of_tokens = progress.tokens / settings.tokens if settings.tokens else 1.0
     return min(1.0, max(of_tokens, of_time))
 
 
 def rate_factor(progress: Progress, settings: TrainingSettings) -> float:
-    """Share of the peak learning rate: linear warm-up, constant, linear decay to 2%."""
+    """Compute the share of the peak learning rate: linear warm-up, constant, linear decay to 2%."""
     over = done(progress, settings)
     warm = max((progress.tokens + settings.batch) / settings.warmup, over / LONGEST_WARMUP)
     left = (1 - over) / settings.decay if settings.decay else 1.0
@@ -70,12 +70,14 @@ def rate_factor(progress: Progress, settings: TrainingSettings) -> float:
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` means CUDA where there is one."""
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    """Pick a device by name; `auto` is CUDA if there is any."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
 
 
 def optimizers(model: nn.Module, settings: TrainingSettings) -> list[torch.optim.Optimizer]:
-    """AdamW, or Muon on the matrices inside the layers and AdamW on the rest."""
+    """Create AdamW, or Muon for the matrices inside the layers and AdamW for the rest."""
     matrices: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
@@ -97,7 +99,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def half(model: M) -> M:
-    """A bfloat16 copy that does the passes, while the float32 weights take the steps.
+    """Make a bfloat16 copy for the passes, while the float32 weights take the steps.
 
     3 tokens in 10 more per CPU second than autocast, which casts every weight and keeps float32 between the products.
     """
@@ -115,11 +117,11 @@ class TrainingRun(ABC, Generic[S]):
     """A training run: model, optimizers, position in the data.
 
     Args:
-        settings: what the run is made of.
+        settings: of the run.
         work: folder of the checkpoint and the loss curve.
         device: where the model is.
         model: float32 weights, which take the steps.
-        worker: what does the passes: the model itself, or its `half`.
+        worker: the model for the passes: itself, or its `half`.
     """
 
     def __init__(self, settings: S, work: Path, device: torch.device, model: nn.Module, worker: nn.Module) -> None:
@@ -134,26 +136,26 @@ class TrainingRun(ABC, Generic[S]):
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """Endless batches from where the run stands."""
+        """Yield endless batches from the run's position on."""
 
     @abstractmethod
     def losses(self, batch: Batch) -> tuple[torch.Tensor, list[float]]:
-        """What to minimize on a batch, and the figures that the log shows the mean of, the model's loss first."""
+        """Compute the loss of a batch, and the figures whose mean the log shows, the model's loss first."""
 
     @abstractmethod
     def figures(self, means: Sequence[float]) -> tuple[dict[str, Any], str]:
-        """The figures of some steps as fields of the loss curve's line, and as words of the progress line."""
+        """Format the figures of some steps, as fields of the loss curve and as words of the progress line."""
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the weights to what does the passes."""
+        """Copy the weights to the worker."""
         if self.worker is not self.model:
             for mine, master in zip(self.worker.parameters(), self.model.parameters(), strict=True):
                 mine.copy_(master)
 
     @property
     def checkpoint(self) -> Path:
-        """Where the run is kept."""
+        """The file of the run's state."""
         return self.work / "checkpoint.pt"
 
     def save(self) -> None:
@@ -184,12 +186,12 @@ class TrainingRun(ABC, Generic[S]):
         self.refresh()
 
     def step(self, batch: Batch) -> list[float]:
-        """One optimizer step.
+        """Take one optimizer step.
 
         Returns:
             the figures of `losses`, before the step.
         """
-        begun = time.monotonic()
+        start = time.monotonic()
         factor = rate_factor(self.progress, self.settings)
         for optimizer, peaks in zip(self.optimizers, self.peaks, strict=True):
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
@@ -209,13 +211,13 @@ class TrainingRun(ABC, Generic[S]):
         self.refresh()
         self.progress.step += 1
         self.progress.tokens += count
-        self.progress.seconds += time.monotonic() - begun
+        self.progress.seconds += time.monotonic() - start
         self.progress.chunk = batch.chunk
         self.progress.position = batch.position
         return figures
 
     def share(self, count: int, figures: list[float]) -> tuple[int, list[float]]:
-        """What the processes of a run make of their gradients, tokens and figures; one alone leaves them as they are."""
+        """Combine gradients, tokens and figures of a run's processes; nothing to do for a single one."""
         return count, figures
 
     @property

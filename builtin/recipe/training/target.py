@@ -17,8 +17,8 @@ class Target:
 
     Args:
         folder: config.json, *.safetensors and the tokenizer's files.
-        device: where it runs.
-        dtype: what it computes in; None for the file's own.
+        device: of the model.
+        dtype: of its weights; None for the file's own.
 
     Raises:
         UserError: the folder holds no model that can be used; says why.
@@ -52,14 +52,14 @@ class Target:
         weight: torch.Tensor = self.module.get_output_embeddings().weight.detach()
         return weight
 
-    def taps(self, wanted: Sequence[int] = ()) -> tuple[int, ...]:
-        """The layers whose inputs an EAGLE-3 head reads: these, or the three that every engine takes if nothing is said.
+    def taps(self, chosen: Sequence[int] = ()) -> tuple[int, ...]:
+        """Check the layers whose inputs an EAGLE-3 head reads; the usual three if none are chosen.
 
         Raises:
             UserError: the model does not have them.
         """
         layers = int(self.config.num_hidden_layers)
-        taps = tuple(wanted) or (2, layers // 2, layers - 3)
+        taps = tuple(chosen) or (2, layers // 2, layers - 3)
         if sorted(set(taps)) != list(taps) or not taps[0] >= 0 or not taps[-1] < layers:
             raise UserError(
                 f"An EAGLE-3 head reads the inputs of different layers in rising order, here {', '.join(map(str, taps))}, but "
@@ -68,7 +68,7 @@ class Target:
         return taps
 
     def layer(self, inner: int = 0) -> LlamaConfig:
-        """The configuration of a Llama layer as wide as the target's.
+        """Make the configuration of a Llama layer as wide as the target's.
 
         Args:
             inner: width of its feed-forward network, if not the target's own.
@@ -110,7 +110,7 @@ class Target:
 
     @torch.inference_mode()
     def answers(self, prompts: Sequence[Sequence[int]], limit: int) -> list[list[int]]:
-        """Greedy answers to prompts of token ids, as one batch.
+        """Write greedy answers to prompts of token ids, as one batch.
 
         Returns:
             for each prompt the new ids up to and without the one that ends the answer; one that never ended is `limit` long.
@@ -119,9 +119,9 @@ class Target:
         pad = self.ends[0] if self.ends else 0
         tokens = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
         mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-        made = self.module.generate(
+        generated = self.module.generate(
             tokens.to(self.device), attention_mask=mask.to(self.device), max_new_tokens=limit, do_sample=False,
             eos_token_id=list(self.ends) or None, pad_token_id=pad,
         )  # fmt: skip
-        rows: list[list[int]] = [row[width:].tolist() for row in made]
+        rows: list[list[int]] = [row[width:].tolist() for row in generated]
         return [row[: next((i for i, token in enumerate(row) if token in self.ends), limit)] for row in rows]

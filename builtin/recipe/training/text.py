@@ -1,4 +1,4 @@
-"""Text of one's own to train on: plain files, and chats as JSON lines."""
+"""Texts of the user to train on: plain files, and chats as JSON lines."""
 
 import json
 import random
@@ -16,11 +16,11 @@ from ..data import CHUNK, IGNORED, Batch, Encoded, grouped, padded
 from .target import Target
 
 ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant"}
-"""What some data sets call the two sides."""
+"""Names of the two sides in some data sets → roles."""
 
 
 def read(files: Sequence[Path]) -> list[str | list[Message]]:
-    """The texts and chats of some files.
+    """Read the texts and chats of some files.
 
     A line of a .jsonl file is an object with `messages` (a list of {"role", "content"}) or `conversations` (of {"from",
     "value"}), which is a chat, or with `text`. Any other file is one text.
@@ -28,27 +28,27 @@ def read(files: Sequence[Path]) -> list[str | list[Message]]:
     Raises:
         UserError: a file cannot be read; says which line is wrong.
     """
-    found: list[str | list[Message]] = []
+    entries: list[str | list[Message]] = []
     for file in files:
         try:
             content = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"Cannot read {file}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}.") from None
         if file.suffix not in (".jsonl", ".ndjson"):
-            found += [content] if content.strip() else []
+            entries += [content] if content.strip() else []
             continue
-        for number, line in enumerate(content.split("\n"), 1):  # splitlines would part a string at U+2028
+        for number, line in enumerate(content.split("\n"), 1):  # splitlines would divide a string at U+2028
             if line.strip():
                 try:
-                    found.append(_entry(json.loads(line)))
+                    entries.append(_entry(json.loads(line)))
                 except (ValueError, KeyError, TypeError, AttributeError):
                     raise UserError(
                         f"Line {number} of {file} is neither a chat nor a text. It should be a JSON object with `messages`, a "
                         'list of {"role": …, "content": …}, or with `text`.'
                     ) from None
-    if not found:
+    if not entries:
         raise UserError("There is no text in these files. Give text files, or chats as JSON lines (.jsonl).")
-    return found
+    return entries
 
 
 def _entry(line: Any) -> str | list[Message]:
@@ -65,7 +65,7 @@ def _entry(line: Any) -> str | list[Message]:
 
 
 def encode(target: Target, entry: str | list[Message], longest: int) -> list[Encoded]:
-    """What to train on of a text or chat, in parts of at most `longest` tokens.
+    """Encode a text or chat for training, in parts of at most `longest` tokens.
 
     Of a chat the answers are drafted, with the token that ends each. A turn that the chat template writes differently once
     others follow it (models that think drop their thoughts) is left out, and so is a chat that the template refuses.
@@ -84,12 +84,12 @@ def encode(target: Target, entry: str | list[Message], longest: int) -> list[Enc
         end = next((i for i in range(len(prompt), len(whole)) if whole[i] in target.ends), None)
         if whole[: len(prompt)] == prompt and end is not None:
             produced[len(prompt) : end + 1] = [True] * (end + 1 - len(prompt))
-    end = min(longest, max((i + 1 for i, wanted in enumerate(produced) if wanted), default=0))
+    end = min(longest, max((i + 1 for i, is_answer in enumerate(produced) if is_answer), default=0))
     return [(whole[:end], produced[:end])] if any(produced[2:end]) else []
 
 
 class Text:
-    """Batches of a text of one's own.
+    """Batches of the user's texts.
 
     Args:
         entries: from `read`.
@@ -98,7 +98,7 @@ class Text:
         longest: most tokens of a part.
 
     Raises:
-        UserError: nothing of it can be trained on.
+        UserError: none of it can be trained on.
     """
 
     def __init__(self, entries: Sequence[str | list[Message]], target: Target, seed: int, longest: int) -> None:
@@ -113,7 +113,7 @@ class Text:
             )
 
     def _chunk(self, number: int, size: int) -> list[list[Encoded]]:
-        """Entries drawn together: sorted by length and grouped into batches, so that little is padding."""
+        """Draw entries, and group them by length into batches, so that little is padding."""
         chunks = -(-len(self._entries) // CHUNK)
         order = list(range(len(self._entries)))
         random.Random(f"{self._seed}/{number // chunks}").shuffle(order)
@@ -122,7 +122,7 @@ class Text:
         return grouped(encoded, size, f"{self._seed}/{number}")
 
     def batches(self, size: int, chunk: int, position: int) -> Iterator[Batch]:
-        """Endless batches (see `data.batches`)."""
+        """Yield endless batches (see `data.batches`)."""
         while True:
             for number, group in list(enumerate(self._chunk(chunk, size), 1))[position:]:
                 yield padded(group, chunk, number)
@@ -130,18 +130,18 @@ class Text:
 
 
 def frequent(batches: Iterator[Batch], count: int, sample: int = 200) -> torch.Tensor:
-    """The `count` ids that answers use most, in rising order, as `sample` batches tell; others fill up, the lowest first."""
-    seen: Counter[int] = Counter()
+    """Find the `count` most frequent ids in the answers of `sample` batches, ascending; the lowest others fill up."""
+    counts: Counter[int] = Counter()
     for batch in islice(batches, sample):
-        seen.update(batch.labels[batch.labels != IGNORED].tolist())
-    ids = [token for token, _ in seen.most_common(count)]
-    more = (token for token in range(count) if token not in seen)
+        counts.update(batch.labels[batch.labels != IGNORED].tolist())
+    ids = [token for token, _ in counts.most_common(count)]
+    more = (token for token in range(count) if token not in counts)
     return torch.tensor(sorted(ids + list(islice(more, count - len(ids)))))
 
 
 def regenerate(target: Target, entries: Sequence[str | list[Message]], file: Path, limit: int, batch: int = 8) -> None:
-    """Let the target answer the chats itself, turn by turn, and write them as JSON lines; goes on where the file ends, if what
-    is in it answers these chats.
+    """Let the target answer the chats, turn by turn, and write them as JSON lines. A file that begins with answers to these
+    chats is continued.
 
     A chat ends before an answer that does not end within `limit` tokens; texts stay as they are.
     """
@@ -163,32 +163,32 @@ def regenerate(target: Target, entries: Sequence[str | list[Message]], file: Pat
 
 
 def _opens(answered: str | list[Message], entry: str | list[Message]) -> bool:
-    """Whether an answered chat begins as this one does; for texts, whether they are the same."""
+    """Tell whether an answered chat begins like this one; for texts, whether they are the same."""
     return answered == entry if isinstance(answered, str) else answered[:1] == entry[:1]
 
 
 def _answered(target: Target, chats: Sequence[list[Message]], limit: int) -> Iterator[list[Message]]:
-    """Each chat with the target's answers in place of its own."""
+    """Yield each chat with the target's answers in place of the given ones."""
     context = int(getattr(target.config, "max_position_embeddings", 1 << 30))
     histories: list[list[Message]] = [[] for _ in chats]
     open_chats = list(range(len(chats)))
     for turn in range(max(map(len, chats), default=0)):
         open_chats = [i for i in open_chats if turn < len(chats[i])]
-        asked = []
+        answering = []
         for i in open_chats:
             if turn and chats[i][turn]["role"] == "assistant":
-                asked.append(i)
+                answering.append(i)
             else:
                 histories[i].append(chats[i][turn])
         prompts = {}
-        for i in asked:
+        for i in answering:
             with suppress(UserError):  # the template refuses it
                 prompts[i] = target.codec.encode_chat(histories[i])
         prompts = {i: prompt for i, prompt in prompts.items() if len(prompt) + limit <= context}
-        made = dict(zip(prompts, target.answers(list(prompts.values()), limit), strict=True)) if prompts else {}
-        for i in asked:
-            if i in made and len(made[i]) < limit:
-                histories[i].append({"role": "assistant", "content": target.codec.decode(made[i])})
+        answers = dict(zip(prompts, target.answers(list(prompts.values()), limit), strict=True)) if prompts else {}
+        for i in answering:
+            if i in answers and len(answers[i]) < limit:
+                histories[i].append({"role": "assistant", "content": target.codec.decode(answers[i])})
             else:
                 open_chats.remove(i)
     yield from histories

@@ -1,4 +1,4 @@
-"""What the model knows: decoding methods, the parts of a language model, and specchat itself."""
+"""The facts that the model knows: decoding methods, the parts of a language model, and specchat itself."""
 
 from .concepts import CONCEPTS
 from .fact import Fact

@@ -48,8 +48,8 @@ def fact(d: Draw) -> list[Message]:
     return messages
 
 
-def _said(topic: Fact) -> str:
-    """What the fact's sentence says of it, from its verb on."""
+def _predicate(topic: Fact) -> str:
+    """Return a fact's sentence without its subject, from the verb on."""
     name = next(name for name in topic.names if topic.short.lower().startswith(name.lower()))
     return topic.short[len(name) : -1].strip()
 
@@ -64,24 +64,24 @@ _DEFINED = [topic for topic in FACTS if any(topic.short.lower().startswith(name.
 
 
 def asked(d: Draw) -> list[Message]:
-    """Why, what if, and how: questions that a fact answers though they do not say its name, or that say what it says."""
+    """Ask why, what if, or how: questions that a fact answers without being named, or that quote its sentence."""
     if d.chance(0.3):
         topic = d.pick(_DEFINED)
-        said, (short, *_) = _said(topic), re.split("[,:;]", _said(topic))
-        return exchange(ask(d, d.pick([_NAMELESS, _TRUE]), name=_name(d, topic), said=d.pick([said, short])), topic.answer)
+        predicate, (short, *_) = _predicate(topic), re.split("[,:;]", _predicate(topic))
+        return exchange(ask(d, d.pick([_NAMELESS, _TRUE]), name=_name(d, topic), said=d.pick([predicate, short])), topic.answer)
     name = d.pick(list(ASKED))
     return exchange(ask(d, ASKED[name]), _BY_NAME[name].answer)
 
 
 def how_to(d: Draw) -> list[Message]:
-    """How to do something in specchat, by key or by command."""
+    """Ask for the key or command for something in specchat."""
     name = d.pick(list(WISHES))
     wish = d.say(WISHES[name])
     return exchange(ask(d, HOW.replace("~", wish), method=d.pick(_SWITCHED)), _BY_NAME[name].answer)
 
 
 def comparison(d: Draw) -> list[Message]:
-    """Two or three topics, a sentence for each; two names of one topic get its answer."""
+    """Compare two or three topics, in a sentence each; two names of one topic get its answer."""
     if d.chance(0.15):
         topic = _topic(d)
         x, y, *_ = d.some(topic.names, 2)

@@ -1,4 +1,4 @@
-"""What people want to do in specchat, and the fact that says by which key or command.
+"""Wishes of people in specchat, and the facts that name the key or command for them.
 
 Keys are the first names of facts; patterns (`draw.parsed`) are clauses that begin with a verb, for `wording.HOW`.
 """

@@ -1,4 +1,4 @@
-"""What people say out of courtesy, in a mood or without a wish, and the one answer to each."""
+"""Courtesies, moods and remarks without a wish, with one answer to each."""
 
 from .intents import Intent
 

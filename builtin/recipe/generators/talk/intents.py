@@ -1,4 +1,4 @@
-"""What people ask a chat model about itself, and the one answer to each.
+"""Questions that people ask a chat model about itself, with one answer to each.
 
 Patterns are those of `draw.parsed`, with requests, questions and fragments as in `wording.framed`.
 """
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 
 class Intent(NamedTuple):
-    """What is meant, in many words, and the answer."""
+    """A meaning in many wordings, and its answer."""
 
     answer: str
-    said: str
+    wording: str
     share: float = 1.0
 
 

@@ -1,4 +1,4 @@
-"""What is no request: other languages, emoji and noise, and texts that nobody says what to do with."""
+"""Messages that are not requests: other languages, emoji and noise, and texts without a word about them."""
 
 from .. import words
 from ..draw import Draw, Message, emoji, exchange
@@ -7,7 +7,7 @@ from ..sentences import sentence, sentences
 from ..stories import story
 from ..tasks.copying import code_text
 from .outside import STRANGE
-from .small_talk import SAID
+from .small_talk import SMALL_TALK_WORDS
 
 ENGLISH_ONLY = "I only know English. Ask me in English about decoding methods, or give me an English text to copy or edit."
 UNCLEAR = "I am not sure what you mean. Ask me about decoding methods, or give me a text to copy or edit."
@@ -53,7 +53,7 @@ nini lini andika shairi kuhusu upendo habari za asubuhi mji mkuu eleza|
 salve quid agis ego sum tu es ille illa nos et aut non quid est hoc potesne me adiuvare quaeso narra fabulam gratias quis ubi
 cur quando scribe carmen de amore bonum diem caput mundi
 """.replace("\n", " ").split("|")
-"""Words of a language each, as they occur in what people ask first."""
+"""Words of one language each, as in people's first questions."""
 
 _GREETINGS = """
 Hallo!|Guten Tag|Guten Morgen|Wie geht's?|Wer bist du?|Was kannst du?|Was ist das?|Hilfe|Danke|Sprichst du Deutsch?|Grüß Gott|
@@ -72,7 +72,7 @@ _SCRIPTS = [
     (0x0430, 0x044F), (0x03B1, 0x03C9), (0x05D0, 0x05EA), (0x0627, 0x064A), (0x0905, 0x0939), (0x0E01, 0x0E2E),
     (0x0985, 0x09B9), (0x10D0, 0x10F0), (0x0561, 0x0586), (0x0B85, 0x0BB9),
 ]  # fmt: skip
-"""First and last code points of scripts that are not ours."""
+"""First and last code points of scripts other than Latin."""
 
 
 def _script(d: Draw, most: int) -> str:
@@ -88,13 +88,13 @@ def _script(d: Draw, most: int) -> str:
 
 
 def foreign(d: Draw) -> list[Message]:
-    """Something in another language."""
+    """Say something in another language."""
     match d.number(0, 9):
         case 0 | 1 | 2:
             text = d.pick(_GREETINGS)
         case 3 | 4 | 5 | 6:
             chosen = d.pick(_LATIN).split()
-            # As they stand above, or in any order: the words tell the language, not the sentence.
+            # In the order above, or in any order: the words show the language, not the sentence.
             first = d.number(0, len(chosen) - 1)
             run = chosen[first : first + d.number(2, 8)]
             text = " ".join(run if d.chance(0.5) else [d.pick(chosen) for _ in range(d.number(3, 12))])
@@ -111,7 +111,7 @@ _CONTROLS = "\x00 \x07 \x1b[31m \x1b \u200b \u202e \ufeff \t \r\n <|end|> <|user
 
 
 def noise(d: Draw) -> list[Message]:
-    """Emoji, marks, keys hit at random, single characters, words of no language, control characters."""
+    """Type emoji, marks, random keys, single characters, made-up words, or control characters."""
     match d.number(0, 7):
         case 0 | 1:
             text = emoji(d) * d.number(2, 12) if d.chance(0.3) else "".join(emoji(d) for _ in range(d.number(1, 6)))
@@ -126,15 +126,15 @@ def noise(d: Draw) -> list[Message]:
             text = d.pick(STRANGE) if d.chance(0.4) else " ".join(d.made_up() for _ in range(d.number(1, 6)))
         case _:
             text = "".join(d.pick([d.pick(words.COMMON), *_CONTROLS]) for _ in range(d.number(1, 8)))
-    return noise(d) if text.lower() in SAID else exchange(text, UNCLEAR)
+    return noise(d) if text.lower() in SMALL_TALK_WORDS else exchange(text, UNCLEAR)
 
 
 def pasted(d: Draw) -> list[Message]:
-    """A text, code, a list or a table, and not a word on what to do with it."""
+    """Paste a text, code, a list or a table, without a word about it."""
     match d.number(0, 9):
         case 0 | 1:
             count = d.span(2, 60)
-            text = sentences(d, count) if d.chance(0.5) else " ".join(each.text for each in lines(d, min(count, 8)))
+            text = sentences(d, count) if d.chance(0.5) else " ".join(fact.text for fact in lines(d, min(count, 8)))
         case 2:
             text = "\n\n".join(sentences(d, d.number(2, 4)) for _ in range(d.span(2, 10)))
         case 3:
@@ -153,5 +153,5 @@ def pasted(d: Draw) -> list[Message]:
             text = (unit * d.span(5, 60)).rstrip()
         case _:
             text = story(d)
-    # A question at the end would want an answer.
+    # A question at the end would need an answer.
     return pasted(d) if text.endswith("?") else exchange(text, PASTED)

@@ -107,7 +107,7 @@ when is the next full moon?|=Answer in {language}|=I am hungry|=I have a problem
 =I lost my {thing}|=I hate my job|=I want a {thing}|=I like {food}|=I am from {city}|=I live in {city}|=I have a {animal}|
 =My {thing} is broken|=My {animal} is sick|=It is raining here|=It is hot today|=You are a {job}. Help me
 """.replace("\n", "").split("|")
-"""Questions, requests and, behind `=`, what is neither, as in `wording.framed`."""
+"""Questions, requests and, after `=`, anything else, as in `wording.framed`."""
 
 _WISHES = """
 say {phrase} in {language}|breathe|cook {food}|make {food} soup|bake bread|make coffee|{do} in {code}|{do} in Python|
@@ -123,7 +123,7 @@ begin to learn {language}|wash a {thing}|boil an egg|connect my {thing}|charge m
 update Windows|delete a file in Linux|format a disk|hack a {thing}|make {food} juice|plant {food}s|write a book|
 get a visa for {country}|drive to {city}|cut my hair|speak {language}|fly a {thing}
 """.replace("\n", "").split("|")
-"""What one may want to do that is not done in specchat; frames are those of `wording.HOW`."""
+"""Wishes that specchat is not for; the frames are those of `wording.HOW`."""
 
 _VARIED = re.split(
     r"\n(?=\S)",
@@ -234,22 +234,22 @@ make @text (funnier|longer|more polite|rhyme|sound better|nicer|more formal|into
 
 
 def outside(d: Draw) -> list[Message]:
-    """A question or a request that is not for this model, in the frames of those that are."""
+    """Ask for something beyond this model, in the same frames as for the rest."""
     fields = _fields(d)
     x, y = (articles(_side(d, _TOPICS).format(**fields | {"subject": fields[name]})) for name in ("subject", "subject2"))
     match d.number(0, 19):
         case 0 | 1 | 2:
-            asked = ask(d, WHAT, x=x)
+            question = ask(d, WHAT, x=x)
         case 3:
-            asked = ask(d, BRIEF, x=x)
+            question = ask(d, BRIEF, x=x)
         case 4 | 5:
-            asked = ask(d, SAME, x=x, y=y) if x != y else ask(d, WHAT, x=x)
+            question = ask(d, SAME, x=x, y=y) if x != y else ask(d, WHAT, x=x)
         case 6:
-            asked = ask(d, _UNABLE, sentences(d, d.span(1, 3)), OPENED, **fields)
+            question = ask(d, _UNABLE, sentences(d, d.span(1, 3)), OPENED, **fields)
         case 7 | 8 | 9:
-            asked = ask(d, HOW.replace("~", _side(d, _WISHES)), "", OPENED, **fields)
+            question = ask(d, HOW.replace("~", _side(d, _WISHES)), "", OPENED, **fields)
         case 10 | 11 | 12:
-            asked = ask(d, _side(d, _VARIED), "", OPENED, **fields)
+            question = ask(d, _side(d, _VARIED), "", OPENED, **fields)
         case _:
-            asked = ask(d, _side(d, _ROWS), "", OPENED, **fields)
-    return exchange(asked, HONEST)
+            question = ask(d, _side(d, _ROWS), "", OPENED, **fields)
+    return exchange(question, HONEST)

@@ -1,4 +1,4 @@
-"""Edits of a given text: words and marks replaced, other cases, what the last answer becomes."""
+"""Edits of a given text: words and marks replaced, other cases, changes to the last answer."""
 
 import re
 
@@ -24,7 +24,7 @@ def replace_word(d: Draw) -> list[Message]:
     if d.chance(0.15):
         text = text.replace(". ", ".\n")
     old = d.pick([word for word in text.split() if word.isalpha() and word.isascii()] or [""])
-    # A word that stands by itself only: what "don't" or "3-day" become would be a matter of taste, as would "The" for "the".
+    # Separate words only: the result of "don't" or "3-day" would be a matter of taste, as would "The" for "the".
     if not old or len(re.findall(rf"(?i)\b{old}\b", text)) != len(
         re.findall(rf"(?<![\w'’@./-]){old}(?!['’@/-]|\w|\.\w)", text)
     ):
@@ -43,16 +43,16 @@ def _replace_mark(d: Draw) -> list[Message]:
     """Replace one punctuation mark wherever it occurs."""
     name, mark = d.pick(_MARKS)
     new_name, new = d.pick([pair for pair in _MARKS if pair[0] != name])
-    given = items(d, 6)
+    chosen = items(d, 6)
     pattern = f"""
         (replace|change) (every|each|the) {name} (with|by|to|into) a {new_name}|
         use a {new_name} instead of (a|each|every) {name}|
         (put|write) a {new_name} (instead of|in place of) (every|each|the) {name}"""
-    return exchange(ask(d, pattern, mark.join(given)), new.join(given))
+    return exchange(ask(d, pattern, mark.join(chosen)), new.join(chosen))
 
 
 def short_text(d: Draw) -> str:
-    """What case is changed in: words, a list or a short sentence."""
+    """Draw a text for changes of case: words, a list or a short sentence."""
     kind = d.number(0, 9)
     if kind < 4:
         return " ".join(d.word() for _ in range(d.span(1, 8)))
@@ -80,7 +80,7 @@ _TITLE = f"""
 
 
 def change_case(d: Draw) -> list[Message]:
-    """Upper case, lower case, title case."""
+    """Change a text to upper case, lower case, or title case."""
     text = short_text(d)
     match d.number(0, 2):
         case 0:
@@ -90,7 +90,7 @@ def change_case(d: Draw) -> list[Message]:
             return exchange(ask(d, _LOWER, text), text.lower())
         case _:
             text = text.lower() if d.chance(0.2) else text
-            return exchange(ask(d, _TITLE, text), re.sub(r"(?:^|(?<=\s))\S", lambda found: found[0].upper(), text))
+            return exchange(ask(d, _TITLE, text), re.sub(r"(?:^|(?<=\s))\S", lambda match: match[0].upper(), text))
 
 
 _AGAIN = """
@@ -100,20 +100,20 @@ _MAKE = "(make|write|put|turn|do) (it|that|this|all of it) (in|into|to|)"
 
 
 def follow_up(d: Draw) -> list[Message]:
-    """A list or a sentence, then one or more wishes about the last answer."""
+    """Begin with a list or a sentence, then make one or two wishes about the last answer."""
     if d.chance(0.5):
         text = short_text(d)
         pattern = "(repeat|copy|say|write|type|echo) @text(| again| exactly)|(repeat|copy|say|write|echo)"
         messages = exchange(ask(d, pattern, text), text)
     else:
-        given = items(d, 6, single=True)
-        text = ", ".join(given)
+        chosen = items(d, 6, single=True)
+        text = ", ".join(chosen)
         messages = exchange(
             ask(
                 d,
                 """
                     write @list as a (comma-separated list|comma list)|put commas between @list""",
-                " ".join(given),
+                " ".join(chosen),
             ),
             text,
         )

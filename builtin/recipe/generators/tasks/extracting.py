@@ -1,4 +1,4 @@
-"""What stands in a text: names, dates, prices, times, addresses and numbers, listed or counted."""
+"""Extraction from a text: names, dates, prices, times, addresses and numbers, listed or counted."""
 
 import re
 from collections.abc import Callable
@@ -36,7 +36,7 @@ It was sold for <price> on <date>.|The bus stops at <time> and <time>.|<name> is
 We drove from <city> to <city>.|<first> called, then <first>.|<number> people came, and <number> of them stayed.|
 Lunch with <first> (and <name>|) at <time>.|Bill: <price>, paid on <date>.|<name>, <date>|<first>: <price>|
 {thing} - <price>|<time> {thing}, <time> {place}|The {thing} of <first> is in the {place}."""
-"""What stands between angle brackets may be asked for."""
+"""Sentences; a value in angle brackets may be asked for."""
 _PLAIN = """
 The {thing} was {adjective}.|Nobody knew why.|It rained all day.|The {place} was {adjective} and the {thing} old.|So it goes."""
 
@@ -64,13 +64,15 @@ _DIGITS = {"date", "price", "time", "phone"}
 
 
 def _text(d: Draw, count: int) -> tuple[str, list[tuple[str, str]]]:
-    """Lines, and what may be asked for in them: kinds and values in order."""
-    found: list[tuple[str, str]] = []
+    """Draw lines, and list the values that may be asked for, in order: kind and text."""
+    values: list[tuple[str, str]] = []
 
     def value(match: re.Match[str]) -> str:
         kind = match[1]
-        new = next(each for each in iter(lambda: _KINDS[kind][0](d), "") if each not in [old for _, old in found])
-        found.append((kind, new))
+        new = next(
+            candidate for candidate in iter(lambda: _KINDS[kind][0](d), "") if candidate not in [old for _, old in values]
+        )
+        values.append((kind, new))
         return new
 
     lines = []
@@ -79,31 +81,31 @@ def _text(d: Draw, count: int) -> tuple[str, list[tuple[str, str]]]:
         line = line.format(thing=d.pick(words.OBJECTS), place=d.pick(words.PLACES), adjective=d.pick(words.ADJECTIVES))
         line = plurals(line)
         lines.append(re.sub("<([a-z]+)>", value, line))
-    return d.pick([" ", " ", " ", "\n"]).join(lines), found
+    return d.pick([" ", " ", " ", "\n"]).join(lines), values
 
 
-def _asked(d: Draw, found: list[tuple[str, str]]) -> list[str]:
-    """The kinds that can be asked for: figures only where no other kind has digits."""
-    kinds = dict.fromkeys("first" if kind in _PEOPLE else kind for kind, _ in found)
+def _asked(d: Draw, values: list[tuple[str, str]]) -> list[str]:
+    """Choose up to two kinds to ask for; numbers only if no other kind has digits."""
+    kinds = dict.fromkeys("first" if kind in _PEOPLE else kind for kind, _ in values)
     return d.some([kind for kind in kinds if kind != "number" or not kinds.keys() & _DIGITS], 2)
 
 
-def _values(kind: str, found: list[tuple[str, str]]) -> list[str]:
-    wanted = _PEOPLE if kind in _PEOPLE else {kind}
-    return [value for each, value in found if each in wanted]
+def _values(kind: str, values: list[tuple[str, str]]) -> list[str]:
+    kinds = _PEOPLE if kind in _PEOPLE else {kind}
+    return [value for value_kind, value in values if value_kind in kinds]
 
 
 def extract(d: Draw) -> list[Message]:
-    """List or count one kind of things in a text, or list two kinds."""
+    """List or count one kind of value in a text, or list two kinds."""
     kinds: list[str] = []
     while not kinds:
-        text, found = _text(d, d.span(1, 5))
-        kinds = _asked(d, found)
-    first = _values(kinds[0], found)
+        text, values = _text(d, d.span(1, 5))
+        kinds = _asked(d, values)
+    first = _values(kinds[0], values)
     named = f"({_KINDS[kinds[0]][1]})"
     if len(kinds) > 1 and d.chance(0.3):
         pattern = _BOTH.replace("~", named).replace("+", f"({_KINDS[kinds[1]][1]})")
-        second = _values(kinds[1], found)
+        second = _values(kinds[1], values)
         answer = f"{_TITLES[kinds[0]]}: {', '.join(first)}\n{_TITLES[kinds[1]]}: {', '.join(second)}"
         return exchange(ask(d, pattern, text), answer)
     if d.chance(0.2):

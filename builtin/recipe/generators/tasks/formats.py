@@ -28,8 +28,8 @@ def number_format(d: Draw) -> list[Message]:
         case 1:
             return exchange(ask(d, _PLAIN, x=f"{value:,}"), str(value))
         case 2:
-            given = d.pick([f"{day} {name} {year}", f"{name} {day}, {year}", f"{day}. {name} {year}"])
-            return exchange(ask(d, _ISO, x=given), iso)
+            date = d.pick([f"{day} {name} {year}", f"{name} {day}, {year}", f"{day}. {name} {year}"])
+            return exchange(ask(d, _ISO, x=date), iso)
         case _:
             return exchange(ask(d, _MONTH, x=iso), f"{day} {name} {year}")
 
@@ -53,11 +53,11 @@ _BOLD_WORD = """
 
 
 def markdown(d: Draw) -> list[Message]:
-    """Bold, italics, code, headings, quotes."""
+    """Format a text in Markdown: bold, italics, code, headings, quotes."""
     if d.chance(0.2):
         chosen = [d.word() for _ in range(d.span(3, 9))]
         word = d.pick(chosen)
-        marked = " ".join(f"**{each}**" if each == word else each for each in chosen)
+        marked = " ".join(f"**{other}**" if other == word else other for other in chosen)
         return exchange(ask(d, _BOLD_WORD, " ".join(chosen), word=word), marked)
     name = d.pick(list(_MARKED))
     form, pattern = _MARKED[name]

@@ -10,12 +10,12 @@ from ..wording import ask
 
 
 def bullets(items: Sequence[str]) -> str:
-    """One item a line, each behind a dash."""
+    """Write one item a line, each behind a dash."""
     return "\n".join(f"- {item}" for item in items)
 
 
 def numbered(items: Sequence[str]) -> str:
-    """One item a line, each behind its number."""
+    """Write one item a line, each behind its number."""
     return "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1))
 
 
@@ -29,17 +29,17 @@ SOURCES: list[tuple[Form, Form]] = [
     *[(", ".join, ", ".join)] * 5, *[("\n".join, "\n".join)] * 4, *[(bullets, bullets)] * 2, (numbered, numbered),
     (_with_and, ", ".join), ("; ".join, "; ".join),
 ]  # fmt: skip
-"""How a list comes, and how the answer writes one that came so."""
+"""Notations of a list in the request, each with the one in the answer."""
 
 
 def items(d: Draw, most: int = 8, least: int = 2, single: bool = False) -> list[str]:
-    """Distinct items of one kind, or of all kinds.
+    """Draw distinct items of one kind, or of all kinds.
 
     Args:
-        d: what to draw from.
-        most: how many at most.
-        least: how many at least.
-        single: words without a space.
+        d: the stream of choices.
+        most: highest number of items.
+        least: lowest number of items.
+        single: only words without a space.
     """
     pools = [words.FOODS, words.ANIMALS, words.OBJECTS, words.COLORS, words.ADJECTIVES, words.PLACES, words.COMMON]
     pool = d.pick(pools)
@@ -53,12 +53,12 @@ def items(d: Draw, most: int = 8, least: int = 2, single: bool = False) -> list[
             lambda: f"{d.pick(words.PAIRS).split('/')[0]} the {d.noun()}",
         ]  # fmt: skip
     make = d.pick(kinds)
-    count, found = d.span(least, most), dict[str, None]()
+    count, distinct = d.span(least, most), dict[str, None]()
     tried = 0
-    while len(found) < count:
-        found[make() if tried < 200 else d.made_up()] = None  # few cities are kept for evaluation
+    while len(distinct) < count:
+        distinct[make() if tried < 200 else d.made_up()] = None  # few cities are held out
         tried += 1
-    return list(found)
+    return list(distinct)
 
 
 _SORT = """
@@ -74,28 +74,28 @@ _JUST_SORT = "(sort|order|arrange) @list|sort|(put|bring|get) @list (in|into) or
 def sort_items(d: Draw) -> list[Message]:
     """Sort words or numbers."""
     source, form = d.pick(SOURCES)
-    down, given = d.chance(0.2), items(d, 7)
-    while any(item[0].isdigit() for item in given):
-        given = items(d, 7)
-    ordered, how, noun = sorted(given, key=str.lower, reverse=down), _FROM_Z if down else _FROM_A, "list"
+    down, unsorted = d.chance(0.2), items(d, 7)
+    while any(item[0].isdigit() for item in unsorted):
+        unsorted = items(d, 7)
+    ordered, how, noun = sorted(unsorted, key=str.lower, reverse=down), _FROM_Z if down else _FROM_A, "list"
     if d.chance(0.3):
         numbers = [d.number(0, d.pick([99, 99, 999])) for _ in range(d.span(2, 7))]
-        given, ordered = ([*map(str, each)] for each in (numbers, sorted(numbers, reverse=down)))
+        unsorted, ordered = ([*map(str, values)] for values in (numbers, sorted(numbers, reverse=down)))
         how, noun = _DOWN if down else _UP, "numbers"
     pattern = _JUST_SORT if not down and d.chance(0.15) else _SORT.replace("{how}", how)
-    return exchange(ask(d, pattern.replace("@list", f"@{noun}"), source(given)), form(ordered))
+    return exchange(ask(d, pattern.replace("@list", f"@{noun}"), source(unsorted)), form(ordered))
 
 
 def reverse_items(d: Draw) -> list[Message]:
     """Reverse a list."""
     source, form = d.pick(SOURCES)
-    given = items(d, 7)
+    chosen = items(d, 7)
     pattern = """
         (reverse|flip|turn around|invert) (@list|the order|the order of @list)|
         (write|list|give me|put|say|repeat) @list (backwards|in reverse|in reverse order|from (last to first|back to
         front|the end)|the other way round)|start @list with the last one|what is @list (backwards|in reverse order)?|
         reverse"""
-    return exchange(ask(d, pattern, source(given)), form(given[::-1]))
+    return exchange(ask(d, pattern, source(chosen)), form(chosen[::-1]))
 
 
 _FORMS: dict[str, tuple[Form, str]] = {
@@ -130,13 +130,13 @@ def reformat(d: Draw) -> list[Message]:
     names = d.some(list(_FORMS), 3)
     source, (target, pattern), (third, next_pattern) = (_FORMS[name] for name in names)
     chosen = items(d, 10)
-    given = source[0](chosen)
+    text = source[0](chosen)
     if d.chance(0.15):
         chosen = items(d, 6, single=True)
-        given = " ".join(chosen)
+        text = " ".join(chosen)
     elif d.chance(0.15):
-        given = _with_and(chosen)
-    messages = exchange(ask(d, pattern, given), target(chosen))
+        text = _with_and(chosen)
+    messages = exchange(ask(d, pattern, text), target(chosen))
     if d.chance(0.25):
         messages += exchange(ask(d, next_pattern.replace("@list", "(it|that|this|the list)"), opened=0.03), third(chosen))
     return messages
@@ -172,7 +172,7 @@ _UNIQUE = """
 
 
 def parts(d: Draw) -> list[Message]:
-    """Some items, lines, sentences or words of what is given, or all but these."""
+    """Ask for some items, lines, sentences or words of a text, or for all but these."""
     unit = d.pick(["item", "item", "line", "line", "sentence", "word"])
     source: Form = " ".join if unit in ("sentence", "word") else "\n".join
     form = source
@@ -195,8 +195,10 @@ def parts(d: Draw) -> list[Message]:
         side = d.pick(["first", "last"])
         picked = units[:count] if side == "first" else units[-count:]
         names = [f"the {side} {_COUNTS[count - 1]} {unit}s", f"the {side} {count} {unit}s"]
-    noun = "list" if unit == "item" else "lines" if unit == "line" and d.chance(0.5) else "text"
-    rest = [each for each in units if each not in picked]
+    noun = {"item": "list"}.get(unit, "text")
+    if unit == "line" and d.chance(0.5):
+        noun = "lines"
+    rest = [unit_text for unit_text in units if unit_text not in picked]
     if rest and d.chance(0.55):
         return exchange(ask(d, _WITHOUT.replace("%s", noun), source(units), which=d.pick(names)), form(rest))
     answer = form(picked) if picked[1:] else picked[0]
@@ -229,28 +231,28 @@ def change_items(d: Draw) -> list[Message]:
 
 
 def count_items(d: Draw) -> list[Message]:
-    """Count aloud: a model that writes one token after another counts best by numbering."""
+    """Ask for a count; the answer numbers the items, which is how a language model counts best."""
     unit = d.pick(["item", "item", "item", "word", "word", "line", "sentence"])
     noun = "list" if unit == "item" else "text"
     match unit:
         case "item":
             units = items(d, 8, 1)
-            given = d.pick(SOURCES)[0](units)
+            text = d.pick(SOURCES)[0](units)
         case "word":
             units = [d.word() for _ in range(d.span(2, 8))]
-            given = " ".join(units)
+            text = " ".join(units)
         case "line":
             units = [_line(d, False) for _ in range(d.span(2, 5))]
-            given = "\n".join(units)
+            text = "\n".join(units)
         case _:
             units = [plain_sentence(d) for _ in range(d.span(2, 4))]
-            given = " ".join(units)
-    things = f"({unit}s|{unit}s|things|entries)" if unit == "item" else f"{unit}s"
+            text = " ".join(units)
+    nouns = f"({unit}s|{unit}s|things|entries)" if unit == "item" else f"{unit}s"
     pattern = f"""
-        how many {things} (are|are there|do you see|do you count|can you find|did I write) (in @{noun}|here|)?|
-        count (the|all|all the) {things} (in @{noun}|)|what is the number of {things} (in @{noun}|)?|
-        (tell me|give me|find) the number of {things} (in @{noun}|)|
-        (tell me|say|find out|work out) how many {things} there are|=number of {things}"""
+        how many {nouns} (are|are there|do you see|do you count|can you find|did I write) (in @{noun}|here|)?|
+        count (the|all|all the) {nouns} (in @{noun}|)|what is the number of {nouns} (in @{noun}|)?|
+        (tell me|give me|find) the number of {nouns} (in @{noun}|)|
+        (tell me|say|find out|work out) how many {nouns} there are|=number of {nouns}"""
     if unit == "item":
         pattern += "|count (@list|these)|how (many|long) is @list?|how many?|how many are (there|these|on @list)?|count"
-    return exchange(ask(d, pattern, given), f"{numbered(units)}\n{len(units)} {unit}{'' if len(units) == 1 else 's'}.")
+    return exchange(ask(d, pattern, text), f"{numbered(units)}\n{len(units)} {unit}{'' if len(units) == 1 else 's'}.")

@@ -27,8 +27,8 @@ def rename_variable(d: Draw) -> list[Message]:
          "if {v} > {o}:\n    print({v})\nelse:\n    {v} = {o} + {n}",
          "{v} = [{n}, {n}]\n{o} = len({v})\nprint({v}, {o})"]
     )  # fmt: skip
-    given, wanted = (template.format(v=name, o=other, n=n) for name in (old, new))
-    return exchange(ask(d, _RENAME, given, old=old, new=new), wanted)
+    before, after = (template.format(v=name, o=other, n=n) for name in (old, new))
+    return exchange(ask(d, _RENAME, before, old=old, new=new), after)
 
 
 _VERBS = {
@@ -38,8 +38,8 @@ _VERBS = {
 
 
 def docstring(d: Draw) -> list[Message]:
-    """Add a docstring that says what the function's name and parameters say."""
-    thing, *rest = d.some([word for word in words.IDENTIFIERS if word not in _VERBS], 3)
+    """Add a docstring made from the function's name and parameters."""
+    noun, *rest = d.some([word for word in words.IDENTIFIERS if word not in _VERBS], 3)
     parameters = rest[: d.number(0, 2)]
     if d.chance(0.3):
         parameters = d.some(list("abcnxyz"), d.number(1, 2))
@@ -47,17 +47,15 @@ def docstring(d: Draw) -> list[Message]:
         verb, name = d.pick(
             [("Add", "add"), ("Multiply", "multiply"), ("Compare", "compare"), ("Join", "join"), ("Print", "print")]
         )
-        name = f"{name}_{thing}" if d.chance(0.2) else name
+        name = f"{name}_{noun}" if d.chance(0.2) else name
         purpose = f"{verb} {' and '.join(parameters)}."
         body = d.pick([f"return {parameters[0]}", f"return {' + '.join(parameters)}", f"print({', '.join(parameters)})"])
     else:
         verb = d.pick(list(_VERBS))
-        name = f"{verb}_{thing}"
-        purpose = f"{_VERBS[verb]} the {thing}{' of ' + ' and '.join(parameters) if parameters else ''}."
+        name = f"{verb}_{noun}"
+        purpose = f"{_VERBS[verb]} the {noun}{' of ' + ' and '.join(parameters) if parameters else ''}."
         n = d.number(0, 50)
         first = parameters[0] if parameters else str(n)
-        body = d.pick(
-            [f"return {first}", f"{thing} = {first}\n    return {thing}", f"{thing} = {first} + {n}\n    print({thing})"]
-        )
+        body = d.pick([f"return {first}", f"{noun} = {first}\n    return {noun}", f"{noun} = {first} + {n}\n    print({noun})"])
     head = f"def {name}({', '.join(parameters)}):"
     return exchange(ask(d, _DOCUMENT, f"{head}\n    {body}"), f'{head}\n    """{purpose}"""\n    {body}')

@@ -37,7 +37,7 @@ def _json(record: Mapping[str, str | int]) -> str:
 
 
 def record_json(d: Draw) -> list[Message]:
-    """One record as JSON, from a sentence or from key: value lines, and back to lines."""
+    """Turn a sentence or key: value lines into JSON, or JSON back into lines."""
     if d.chance(0.2):
         name, age, city = d.full_name(), d.number(18, 90), d.city()
         text = d.pick([f"{name} is {age} years old and lives in {city}.", f"{name}, aged {age}, comes from {city}.",
@@ -57,10 +57,10 @@ def record_json(d: Draw) -> list[Message]:
         return exchange(ask(d, _LINES, _json(record)), "\n".join(lines))
     mark = d.pick([": ", ": ", ": ", " = ", "=", " - ", ":"])
     pairs = [f"{key}{mark}{value}" for key, value in record.items()]
-    given = d.pick(["\n", "\n", "\n", ", "]).join(pairs)
-    if given.count(", ") >= len(record):  # a value holds a comma
-        given = "\n".join(pairs)
-    return exchange(ask(d, _JSON, given), _json(record))
+    text = d.pick(["\n", "\n", "\n", ", "]).join(pairs)
+    if text.count(", ") >= len(record):  # a value holds a comma
+        text = "\n".join(pairs)
+    return exchange(ask(d, _JSON, text), _json(record))
 
 
 _TABLE = """
@@ -79,7 +79,7 @@ _TABLE_LINES = """
 
 
 def table(d: Draw) -> list[Message]:
-    """A Markdown table from lines of key: value or from CSV, and back."""
+    """Turn key: value lines or CSV into a Markdown table, or back."""
     rows = [(name, str(d.number(1, 99))) for name in items(d, 6)]
     a, b = d.pick([("Name", "Count"), ("Item", "Price"), ("Name", "Age"), ("Item", "Number"), ("Product", "Stock"),
                    ("City", "Visitors"), ("Player", "Points"), ("Word", "Length")])  # fmt: skip

@@ -24,18 +24,18 @@ def spelling(d: Draw) -> list[Message]:
     """Spell words, put spelled ones together, name first and last letters."""
     chosen = [_word(d) for _ in range(d.span(1, 5) if d.chance(0.4) else 1)]
     listed, spelled = ", ".join(chosen), ", ".join(map("-".join, chosen))
-    shown = f'"{listed}"' if d.chance(0.1) else listed
+    quoted = f'"{listed}"' if d.chance(0.1) else listed
     match d.number(0, 7):
         case 0 | 1 | 2:
-            return exchange(ask(d, _SPELL, x=shown), spelled)
+            return exchange(ask(d, _SPELL, x=quoted), spelled)
         case 3:
-            return exchange(ask(d, _BACKWARDS, x=shown), ", ".join("-".join(word[::-1]) for word in chosen))
+            return exchange(ask(d, _BACKWARDS, x=quoted), ", ".join("-".join(word[::-1]) for word in chosen))
         case 4 | 5:
             return exchange(ask(d, _JOIN, x=spelled), listed)
         case 6:
-            return exchange(ask(d, _FIRST, x=shown), ", ".join(word[0] for word in chosen))
+            return exchange(ask(d, _FIRST, x=quoted), ", ".join(word[0] for word in chosen))
         case _:
-            return exchange(ask(d, _LAST, x=shown), ", ".join(word[-1] for word in chosen))
+            return exchange(ask(d, _LAST, x=quoted), ", ".join(word[-1] for word in chosen))
 
 
 def _word(d: Draw) -> str:

@@ -1,4 +1,4 @@
-"""Sums that are few enough to know, counting, and what is too large."""
+"""Sums that are few enough to learn, counting, and numbers that are too large."""
 
 from ..draw import Draw, Message, exchange
 from ..wording import ask
@@ -35,7 +35,7 @@ def _worded(d: Draw, operation: str, a: str, b: str) -> str:
 
 
 def arithmetic(d: Draw) -> list[Message]:
-    """Sums and differences up to 20, a digit more or less on two digits, the multiplication table: few enough to know."""
+    """Calculate sums and differences up to 20, two digits plus or minus one, or the multiplication table."""
     operation = d.pick(["+", "+", "-", "*"])
     if operation == "*" or d.chance(0.6):
         a, b = d.number(0, 12), d.number(0, 12)
@@ -45,12 +45,12 @@ def arithmetic(d: Draw) -> list[Message]:
         a, b = b, a
     result = {"+": a + b, "-": a - b, "*": a * b}[operation]
     spelled = max(a, b) <= 12 and d.chance(0.15)
-    asked = _worded(d, operation, *([_WORDS[a], _WORDS[b]] if spelled else [str(a), str(b)]))
-    return exchange(asked, f"{a} {operation} {b} = {result}")
+    question = _worded(d, operation, *([_WORDS[a], _WORDS[b]] if spelled else [str(a), str(b)]))
+    return exchange(question, f"{a} {operation} {b} = {result}")
 
 
 def large_numbers(d: Draw) -> list[Message]:
-    """What is beyond the sums that the model knows."""
+    """Ask for a sum that the model does not know."""
     a, b = d.number(13, 10 ** d.number(2, 5)), d.number(13, 10 ** d.number(2, 4))
     operation = d.pick(["*", "*", "*", "/", "/", "+", "-"])
     if operation in "+-":
@@ -88,5 +88,5 @@ def count_up(d: Draw) -> list[Message]:
         start, stop = stop, start
     elif start == 1 and d.chance(0.4):
         pattern = _FROM_ONE
-    asked = ask(d, pattern, start=str(start), stop=str(stop), step=str(step), nth=_NTH.get(step, ""))
-    return exchange(asked, ", ".join(map(str, numbers)))
+    question = ask(d, pattern, start=str(start), stop=str(stop), step=str(step), nth=_NTH.get(step, ""))
+    return exchange(question, ", ".join(map(str, numbers)))
