@@ -1,4 +1,4 @@
-"""What passes of several nodes cost in plain passes, by the format of a GGUF file: which file drafts cheaply on this machine.
+"""The cost of passes over several nodes, in plain passes, by the format of a GGUF file: finds the one that drafts cheaply here.
 
     python -m specchat.benchmarks.file_formats FILE.gguf … [--threads 2] [--rounds 10]
 
@@ -43,9 +43,9 @@ def least_seconds(file: Path, threads: int, rounds: int) -> tuple[str, dict[int,
     least = dict.fromkeys(SIZES, float("inf"))
     for _ in range(rounds):
         for nodes in SIZES:
-            begun = time.thread_time()
+            start = time.thread_time()
             session.evaluate(text[BEHIND : BEHIND + nodes], range(ROOT, nodes - 1))
-            least[nodes] = min(least[nodes], time.thread_time() - begun)
+            least[nodes] = min(least[nodes], time.thread_time() - start)
             session.commit(())
     kind = file_type(weights)
     session.close()
@@ -58,11 +58,11 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=10)
-    told = parser.parse_args()
+    options = parser.parse_args()
     print("| file | plain pass, ms |", " | ".join(f"{nodes} nodes" for nodes in SIZES[1:]), "|")
     print("|---|---:|" + "---:|" * (len(SIZES) - 1))
-    for file in told.files:
-        kind, least = least_seconds(file, told.threads, told.rounds)
+    for file in options.files:
+        kind, least = least_seconds(file, options.threads, options.rounds)
         costs = " | ".join(f"{least[nodes] / least[1]:.1f}" for nodes in SIZES[1:])
         print(f"| {kind} | {1000 * least[1]:.1f} | {costs} |", flush=True)
 

@@ -58,18 +58,18 @@ Record = tuple[list[int], list[int], int]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure, and what it should be."""
+    """A figure with its target."""
 
     part: str
     key: str
     says: str
     bar: float
     least: bool = True
-    """It should be at least `bar`; else at most."""
+    """Whether it should be at least `bar`, or at most."""
     form: str = "{:.2f}×"
 
     def verdict(self, value: float) -> str:
-        """PASS, or how far it is."""
+        """Return PASS, or the distance from the target."""
         off = 1 - value / self.bar if self.least else value / self.bar - 1
         return "PASS" if off <= 0 else f"{off:.0%} {'short' if self.least else 'over'}"
 
@@ -87,7 +87,7 @@ ROWS = (
 
 @dataclass(slots=True)
 class Bench:
-    """What the parts share."""
+    """The settings and results that the parts share."""
 
     device: torch.device
     shape: str
@@ -95,7 +95,7 @@ class Bench:
     tokenizer: Path | None
     sources: Path | None
     room: Path
-    """Where builds and the state are kept."""
+    """Folder of builds and the state."""
     deadline: float
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     _model: Model | None = None
@@ -107,7 +107,7 @@ class Bench:
 
     @property
     def tokens(self) -> int:
-        """Tokens that a decoding measurement takes."""
+        """Tokens of a decoding measurement."""
         return SHORT.get(self.shape, 64)
 
     @property
@@ -118,12 +118,12 @@ class Bench:
         return self._model
 
     def left(self) -> float:
-        """Seconds."""
+        """Return the seconds left."""
         return self.deadline - time.monotonic()
 
 
 def random_model(shape: str, device: torch.device) -> Model:
-    """A bfloat16 Llama of random weights on a device, proven as a loaded one is."""
+    """Make a bfloat16 Llama of random weights on a device, with the proofs of a load."""
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(0)
@@ -137,29 +137,29 @@ def random_model(shape: str, device: torch.device) -> Model:
     # As on a GPU, where passes are not arranged to have the same bits.
     options = LoadOptions(device=str(device), exact="off")
     parameters = sum(p.numel() for p in module.parameters())
-    more = options, time.perf_counter(), None, None
-    return _proven(module, parameters, parameters, codec, f"random {shape}", folder, limit, *more)
+    load = module, parameters, parameters, codec, f"random {shape}", folder
+    return _proven(*load, limit, options, time.perf_counter(), None, None)
 
 
 def median_of(work: Callable[[], None], rounds: int) -> float:
-    """Seconds of some work that waits for its own end; the first run is not counted."""
+    """Return the median seconds of work that waits for its end; the first run is not counted."""
     seconds = []
     for turn in range(rounds + 1):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         work()
         if turn:
-            seconds.append(time.perf_counter() - begun)
+            seconds.append(time.perf_counter() - start)
     return statistics.median(seconds)
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done everything."""
+    """Wait until the device has finished."""
     if (module := accelerator(device)) is not None:
         module.synchronize(device)
 
 
 def machine(bench: Bench) -> dict[str, Any]:
-    """The device, and the bandwidth of its memory: measured by copying, and by its data sheet where the driver tells."""
+    """Describe the device, with its memory's bandwidth: measured by copying, and the driver's figure if there is one."""
     device = bench.device
     size = (2 << 30 if device.type == "cuda" else 256 << 20) // 4
     source, target = torch.ones(size, device=device), torch.empty(size, device=device)
@@ -169,23 +169,23 @@ def machine(bench: Bench) -> dict[str, Any]:
         wait(device)
 
     measured = 2 * source.nbytes / median_of(copy, 10)
-    found = {"name": "CPU", "measured": measured, "peak": measured, "torch": torch.__version__}
+    figures = {"name": "CPU", "measured": measured, "peak": measured, "torch": torch.__version__}
     if device.type == "cuda":
-        told: Any = torch.cuda.get_device_properties(device)
-        clock, width = getattr(told, "memory_clock_rate", 0), getattr(told, "memory_bus_width", 0)
+        properties: Any = torch.cuda.get_device_properties(device)
+        clock, width = getattr(properties, "memory_clock_rate", 0), getattr(properties, "memory_bus_width", 0)
         peak = 2 * clock * 1e3 * width / 8 or measured
-        found |= {"name": told.name, "memory": told.total_memory, "peak": peak, "cuda": torch.version.cuda}
-    return found
+        figures |= {"name": properties.name, "memory": properties.total_memory, "peak": peak, "cuda": torch.version.cuda}
+    return figures
 
 
 def held_out(model: Model, count: int) -> list[list[int]]:
-    """Prompts that the built-in model was not trained on, of different kinds."""
-    asked = [messages[:-1] for _, messages in examples(count)[:count]]
-    return [model.encode_chat([{"role": m["role"], "content": m["content"]} for m in some]) for some in asked]
+    """Draw prompts of different kinds that the built-in model was not trained on."""
+    prompts = [messages[:-1] for _, messages in examples(count)[:count]]
+    return [model.encode_chat([{"role": m["role"], "content": m["content"]} for m in prompt]) for prompt in prompts]
 
 
 def answers(model: Model, prompts: Sequence[list[int]], method: str, tokens: int) -> list[list[int]]:
-    """What a method answers to prompts, each in a conversation of its own."""
+    """Let a method answer prompts, each in a separate conversation."""
     out = []
     for prompt in prompts:
         conversation = Conversation(model)
@@ -198,18 +198,18 @@ def answers(model: Model, prompts: Sequence[list[int]], method: str, tokens: int
 
 
 def identity(bench: Bench) -> dict[str, Any]:
-    """Check the built-in model on this device: how many answers of the methods are plain decoding's, in float32 (where plain
-    decoding's are those of `generate`) and in bfloat16."""
+    """Check the built-in model on this device: count the methods' answers that equal plain decoding's, in float32 (where plain
+    decoding equals `generate`) and in bfloat16."""
     from transformers import AutoModelForCausalLM
 
-    found: dict[str, Any] = {}
+    checks: dict[str, Any] = {}
     tokens = max(16, bench.tokens)
     for dtype in ("float32", "bfloat16"):
         model = load_model("builtin", LoadOptions(device=str(bench.device), dtype=dtype, backend="transformers", exact="off"))
         prompts = held_out(model, PROMPTS)
         plain = answers(model, prompts, "greedy", tokens)
         same = [answers(model, prompts, method, tokens)[i] == plain[i] for method in METHODS for i in range(len(prompts))]
-        found[dtype] = {"same": sum(same), "of": len(same), "notes": list(model.info.notes)}
+        checks[dtype] = {"same": sum(same), "of": len(same), "notes": list(model.info.notes)}
         if dtype == "float32":
             module: Any = AutoModelForCausalLM.from_pretrained(builtin_path(), dtype=torch.float32)
             module.to(bench.device)
@@ -217,45 +217,45 @@ def identity(bench: Bench) -> dict[str, Any]:
             for prompt in prompts:
                 ids = torch.tensor([prompt], device=bench.device)
                 length = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": 0}
-                made = module.generate(ids, attention_mask=torch.ones_like(ids), **length)[0, len(prompt) :].tolist()
-                theirs.append(made)
-            found["generate"] = {"same": sum(a == b for a, b in zip(plain, theirs, strict=True)), "of": len(theirs)}
+                answer = module.generate(ids, attention_mask=torch.ones_like(ids), **length)[0, len(prompt) :].tolist()
+                theirs.append(answer)
+            checks["generate"] = {"same": sum(a == b for a, b in zip(plain, theirs, strict=True)), "of": len(theirs)}
         model.close()
-    return found
+    return checks
 
 
 def passes(bench: Bench) -> dict[str, Any]:
-    """Seconds of plain decoding and of passes over n nodes behind CONTEXT tokens, and what the memory would allow."""
+    """Measure plain decoding and passes over n nodes behind CONTEXT tokens, and compare with the memory's bandwidth."""
     model: Any = bench.model
     ids = [(97 * i) % 4000 + 4 for i in range(CONTEXT)]
-    found: dict[str, Any] = {"notes": list(model.info.notes), "near_tie": model.info.capabilities.near_tie}
+    figures: dict[str, Any] = {"notes": list(model.info.notes), "near_tie": model.info.capabilities.near_tie}
     graphs = model._runner.graphs
-    for name, kept in (("launched", None), ("recorded", graphs)):
+    for name, recorder in (("launched", None), ("recorded", graphs)):
         if name == "recorded" and graphs is None:
             continue
-        model._runner = replace(model._runner, graphs=kept)
+        model._runner = replace(model._runner, graphs=recorder)
         session = model.open_session(CONTEXT + 512)
         session.prefill(ids)
         seconds: dict[int, list[float]] = {n: [] for n in NODES}
         for turn in range(bench.rounds + 2):
             for n, times in seconds.items():
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 session.evaluate(ids[:n], range(ROOT, n - 1)).choose(timing.GREEDY)
                 if turn > 1:
-                    times.append(time.perf_counter() - begun)
+                    times.append(time.perf_counter() - start)
                 session.commit(())
         _, plain = timing.ours(model, ids, bench.tokens)
-        found[name] = {"plain": plain / bench.tokens, "passes": {n: statistics.median(t) for n, t in seconds.items()}}
+        figures[name] = {"plain": plain / bench.tokens, "passes": {n: statistics.median(t) for n, t in seconds.items()}}
         session.close()
     model._runner = replace(model._runner, graphs=graphs)
-    best = found.get("recorded", found["launched"])
+    best = figures.get("recorded", figures["launched"])
     module = model.module
     weights = sum(p.nbytes for p in module.parameters()) - module.get_input_embeddings().weight.nbytes
     cached = sum(spec.slot_bytes for spec in model._runner.specs) * CONTEXT
     peak = bench.results["machine"]["peak"]
     by_nodes = best["passes"]
     return {
-        **found,
+        **figures,
         "bytes": weights + cached,
         "plain": best["plain"],
         "roofline": (weights + cached) / peak / best["plain"],
@@ -266,7 +266,7 @@ def passes(bench: Bench) -> dict[str, Any]:
 
 @contextmanager
 def own_attention(module: Any) -> Iterator[Any]:
-    """transformers' module as it would be without us."""
+    """Give a module transformers' own attention for a block."""
     ours = module.config._attn_implementation
     module.set_attn_implementation("sdpa")
     try:
@@ -276,7 +276,7 @@ def own_attention(module: Any) -> Iterator[Any]:
 
 
 def against(bench: Bench, **how: Any) -> dict[str, Any]:
-    """Plain decoding beside `generate`, in turns."""
+    """Compare plain decoding with `generate`, in turns."""
     model: Any = bench.model
     ids = [(97 * i) % 4000 + 4 for i in range(CONTEXT)]
     ratios, mine, other = [], [], []
@@ -292,14 +292,14 @@ def against(bench: Bench, **how: Any) -> dict[str, Any]:
 
 
 def static_cache(bench: Bench) -> dict[str, Any]:
-    """Plain decoding beside `generate` with a static cache, which transformers compiles on a GPU."""
+    """Compare plain decoding with `generate` on a static cache, which transformers compiles on a GPU."""
     if bench.device.type != "cuda":
         return {"why": "transformers compiles its static cache on GPUs only"}
     return against(bench, cache_implementation="static")
 
 
 def records(bench: Bench) -> dict[str, list[Record]]:
-    """The answers to replay, by set."""
+    """Collect the answers to replay, by set."""
     vocabulary = bench.model.info.vocabulary
     out: dict[str, list[Record]] = {}
     if bench.transcripts is not None:
@@ -313,14 +313,14 @@ def records(bench: Bench) -> dict[str, list[Record]]:
     model = load_model("builtin", LoadOptions(device="cpu", dtype="float32", backend="transformers"))
     prompts = held_out(model, 2 * PROMPTS)
     eos = model.info.eos_ids[0]
-    made = answers(model, prompts, "lookup", 4 * bench.tokens)
-    out["answers of the built-in model"] = [(p, a, eos) for p, a in zip(prompts, made, strict=True) if len(a) > 1]
+    written = answers(model, prompts, "lookup", 4 * bench.tokens)
+    out["answers of the built-in model"] = [(p, a, eos) for p, a in zip(prompts, written, strict=True) if len(a) > 1]
     return out
 
 
 def teacher_forced(bench: Bench) -> dict[str, Any]:
-    """Speedups of reference lookup and of fusion over plain decoding on recorded answers: the passes are real, what they choose
-    is the record's. Means over the records, which are taken from the sets in turn until time is up."""
+    """Measure the speedup of reference lookup and of fusion over plain decoding on recorded answers: the passes are real, their
+    choices the record's. The figures are means over the records, which are taken from the sets in turn until time is up."""
     drafters: dict[str, Callable[[], Any]] = {
         "greedy": Greedy,
         "lookup": lambda: Lookup(LookupParams(variant="reference")),
@@ -330,16 +330,16 @@ def teacher_forced(bench: Bench) -> dict[str, Any]:
     ratios: dict[str, dict[str, list[float]]] = {name: {"lookup": [], "fusion": []} for name in sets}
     until = time.monotonic() + 0.6 * bench.left()
     for number in range(max(map(len, sets.values()))):
-        for name, some in sets.items():
-            if number >= len(some) or (time.monotonic() > until and ratios[name]["fusion"]):
+        for name, recorded in sets.items():
+            if number >= len(recorded) or (time.monotonic() > until and ratios[name]["fusion"]):
                 continue
-            prompt, response, eos = some[number]
+            prompt, response, eos = recorded[number]
             seconds = {}
             for method, make in drafters.items():
                 totals = replay(prompt, response, make(), eos_ids=(eos,), over=bench.model, forced=True)
                 seconds[method] = totals.draft_seconds + totals.forward_seconds
-            for method, found in ratios[name].items():
-                found.append(seconds["greedy"] / seconds[method])
+            for method, method_ratios in ratios[name].items():
+                method_ratios.append(seconds["greedy"] / seconds[method])
     means = {name: {method: statistics.mean(r) for method, r in both.items()} for name, both in ratios.items()}
     every = {method: statistics.mean([r for both in ratios.values() for r in both[method]]) for method in ("lookup", "fusion")}
     count = sum(len(both["lookup"]) for both in ratios.values())
@@ -347,7 +347,7 @@ def teacher_forced(bench: Bench) -> dict[str, Any]:
 
 
 def llama_cpp(bench: Bench) -> dict[str, Any]:
-    """llama.cpp built for this GPU: seconds of passes over n tokens."""
+    """Measure passes over n tokens in llama.cpp, built for this GPU."""
     if bench.device.type != "cuda":
         return {"why": "it is built for GPUs only here"}
     return llama_cuda.measure(bench.sources, bench.room, bench.shape, CONTEXT, NODES, bench.left)
@@ -362,21 +362,21 @@ PARTS: dict[str, tuple[Callable[[Bench], dict[str, Any]], float]] = {
     "static": (static_cache, 120),
     "llama.cpp": (llama_cpp, 60),
 }
-"""What is measured, in this order, and seconds that must be left to begin with it."""
+"""The measurements in their order, each with the seconds that must be left to begin it."""
 
 
 def page(bench: Bench) -> str:
-    """What is known so far, as Markdown."""
+    """Write the results so far as Markdown."""
     results = bench.results
-    told = results.get("machine", {})
+    gpu = results.get("machine", {})
     lines = [HEAD]
-    if not told:
+    if not gpu:
         lines.append("**No GPU has been measured with this version yet.**\n")
     else:
-        memory = f", {told['memory'] / 2**30:.0f} GiB" if "memory" in told else ""
+        memory = f", {gpu['memory'] / 2**30:.0f} GiB" if "memory" in gpu else ""
         lines.append(
-            f"Measured on **{told['name']}**{memory} (memory {told['peak'] / 1e12:.2f} TB/s, {told['measured'] / 1e12:.2f} by "
-            f"copying), torch {told['torch']}: a random {bench.shape} Llama in bfloat16, batch 1, {CONTEXT:,} tokens of "
+            f"Measured on **{gpu['name']}**{memory} (memory {gpu['peak'] / 1e12:.2f} TB/s, {gpu['measured'] / 1e12:.2f} by "
+            f"copying), torch {gpu['torch']}: a random {bench.shape} Llama in bfloat16, batch 1, {CONTEXT:,} tokens of "
             "context.\n"
         )
     lines += ["| | measured | should be | |", "|---|---:|---:|---|"]
@@ -389,37 +389,40 @@ def page(bench: Bench) -> str:
             lines.append(f"| {row.says} | – | {bar} | {why} |")
         else:
             lines.append(f"| {row.says} | {row.form.format(part[row.key])} | {bar} | {row.verdict(part[row.key])} |")
-    if found := results.get("identity"):
-        if "why" in found:
-            lines.append(f"\nWhether methods give the same tokens could not be checked: {found['why']}.")
+    if same_tokens := results.get("identity"):
+        if "why" in same_tokens:
+            lines.append(f"\nWhether methods give the same tokens could not be checked: {same_tokens['why']}.")
         else:
             lines.append(
                 "\nSame tokens (the built-in model on this device): plain decoding in float32 and `generate`: "
-                + f"{found['generate']['same']} of {found['generate']['of']} answers; "
+                + f"{same_tokens['generate']['same']} of {same_tokens['generate']['of']} answers; "
                 + ", ".join(
-                    f"{len(METHODS)} methods and plain decoding in {dtype}: {found[dtype]['same']} of {found[dtype]['of']}"
+                    f"{len(METHODS)} methods and plain decoding in {dtype}: {same_tokens[dtype]['same']} of {same_tokens[dtype]['of']}"
                     for dtype in ("float32", "bfloat16")
                 )
                 + "."
             )
-    if (found := results.get("passes")) and "why" not in found:
+    if (pass_times := results.get("passes")) and "why" not in pass_times:
         lines += ["\n| milliseconds a pass | " + " | ".join(f"{n} node{'s' * (n > 1)}" for n in NODES) + " | plain, a token |"]
         lines += ["|---|" + "---:|" * (len(NODES) + 1)]
         for name, says in (("recorded", "as graphs"), ("launched", "kernel by kernel")):
-            if name in found:
-                cells = [f"{1e3 * s:.2f}" for s in (*found[name]["passes"].values(), found[name]["plain"])]
+            if name in pass_times:
+                cells = [f"{1e3 * s:.2f}" for s in (*pass_times[name]["passes"].values(), pass_times[name]["plain"])]
                 lines.append(f"| {says} | " + " | ".join(cells) + " |")
-        lines += [f"\n{note}" for note in found["notes"]]
-    if (found := results.get("replay")) and "why" not in found:
-        lines += [f"\n| {found['records']} recorded answers, teacher-forced | reference lookup | fusion |", "|---|---:|---:|"]
-        lines += [f"| {name} | {both['lookup']:.2f}× | {both['fusion']:.2f}× |" for name, both in found["sets"].items()]
-    if found := results.get("llama.cpp"):
-        if "why" in found:
-            lines.append(f"\nllama.cpp: not measured, because {found['why']}.")
+        lines += [f"\n{note}" for note in pass_times["notes"]]
+    if (replayed := results.get("replay")) and "why" not in replayed:
+        lines += [
+            f"\n| {replayed['records']} recorded answers, teacher-forced | reference lookup | fusion |",
+            "|---|---:|---:|",
+        ]
+        lines += [f"| {name} | {both['lookup']:.2f}× | {both['fusion']:.2f}× |" for name, both in replayed["sets"].items()]
+    if peer := results.get("llama.cpp"):
+        if "why" in peer:
+            lines.append(f"\nllama.cpp: not measured, because {peer['why']}.")
         else:
-            lines += [f"\n| llama.cpp ({found['what']}), milliseconds | " + " | ".join(found["passes"]) + " |"]
-            lines += ["|---|" + "---:|" * len(found["passes"])]
-            lines.append("| a pass | " + " | ".join(f"{1e3 * s:.2f}" for s in found["passes"].values()) + " |")
+            lines += [f"\n| llama.cpp ({peer['what']}), milliseconds | " + " | ".join(peer["passes"]) + " |"]
+            lines += ["|---|" + "---:|" * len(peer["passes"])]
+            lines.append("| a pass | " + " | ".join(f"{1e3 * s:.2f}" for s in peer["passes"].values()) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -436,35 +439,35 @@ passes are launched kernel by kernel, and a notice says why. `SPECCHAT_GRAPHS=of
 
 
 def run(bench: Bench, state: Path, page_file: Path, tell: Callable[[str], None] = print) -> bool:
-    """Measure what is not in the state file; whether nothing is left."""
+    """Measure everything that is not in the state file; return whether nothing is left."""
     for name, (part, needs) in PARTS.items():
         if name in bench.results:
             continue
         if bench.left() < needs and bench.shape not in SHORT:
             tell(f"{name}: left for the next run.")
             continue
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
-            found = part(bench)
+            figures = part(bench)
         except llama_cuda.Unfinished:
             tell(f"{name}: begun, and left for the next run.")
             continue
         except Exception as error:
-            # One part that fails here must not cost the others.
+            # A part that fails must not cost the others.
             if name == "machine":
                 raise
-            found = {"why": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
-        bench.results[name] = json.loads(json.dumps(found))
+            figures = {"why": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+        bench.results[name] = json.loads(json.dumps(figures))
         state.parent.mkdir(parents=True, exist_ok=True)
         state.write_text(json.dumps(bench.results, indent=1) + "\n", encoding="utf-8")
         page_file.write_text(page(bench), encoding="utf-8")
-        tell(f"{name}: {time.monotonic() - begun:.0f} s{', ' + found['why'] if 'why' in found else ''}")
+        tell(f"{name}: {time.monotonic() - start:.0f} s{', ' + figures['why'] if 'why' in figures else ''}")
     page_file.write_text(page(bench), encoding="utf-8")
     return set(PARTS) <= set(bench.results)
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The options."""
+    """Build the parser of the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu to try it out")
     parser.add_argument("--shape", choices=SHAPES, default="7b")
@@ -474,12 +477,12 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
     parser.add_argument("--room", type=Path, default=plain_file.cache_folder() / "gpu", help="where state and builds are kept")
-    parser.add_argument("--again", action="store_true", help="measure all anew")
+    parser.add_argument("--again", action="store_true", help="measure everything again")
     return parser
 
 
 def main() -> None:
-    """Measure what is left, within the time given."""
+    """Measure the rest, within the time limit."""
     options = command_line().parse_args()
     device = torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -492,16 +495,16 @@ def main() -> None:
     module = accelerator(device)
     name = module.get_device_name(device) if module is not None else "cpu"
     state = options.room / f"{name.replace(' ', '-')}-{options.shape}-torch{torch.__version__}.json"
-    kept = {} if options.again or not state.is_file() else json.loads(state.read_text(encoding="utf-8"))
+    results = {} if options.again or not state.is_file() else json.loads(state.read_text(encoding="utf-8"))
     bench = Bench(
-        device,
-        options.shape,
-        options.transcripts,
-        options.tokenizer,
-        options.llama_cpp,
-        options.room,
-        time.monotonic() + 60 * options.minutes,
-        kept,
+        device=device,
+        shape=options.shape,
+        transcripts=options.transcripts,
+        tokenizer=options.tokenizer,
+        sources=options.llama_cpp,
+        room=options.room,
+        deadline=time.monotonic() + 60 * options.minutes,
+        results=results,
     )
     try:
         with module.device(device) if module is not None else nullcontext():

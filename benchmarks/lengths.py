@@ -1,4 +1,4 @@
-"""What passes cost behind texts of several lengths, beside transformers and llama-cpp-python; one table.
+"""The cost of passes behind texts of several lengths, compared with transformers and llama-cpp-python, as one table.
 
     python -m specchat.benchmarks.lengths FOLDER [--dtypes bfloat16,int8] [--gguf FILE] [--lengths 128,1024,4096,8192]
 
@@ -28,23 +28,23 @@ from specchat.benchmarks.timing import interval, ordinary
 
 NODES = (8, 64)
 FEWEST = 3
-"""Pairs of prefills at least."""
+"""Fewest pairs of prefills."""
 SHORT = 1024
 """Prefills of a longer text are measured in fewer pairs: all in about the same time."""
 ROOM = 128
 """Tokens that have to fit behind a text."""
 
 Timed = Callable[[], float]
-"""Does something once; its seconds."""
+"""Runs something once; returns the seconds."""
 
 
 def timed(run: Callable[[], object], after: Callable[[], object], clock: Callable[[], float]) -> Timed:
-    """What times `run`, and then undoes it with `after`."""
+    """Make a function that times `run`, and then undoes it with `after`."""
 
     def once() -> float:
-        begun = clock()
+        start = clock()
         run()
-        seconds = clock() - begun
+        seconds = clock() - start
         after()
         return seconds
 
@@ -56,7 +56,7 @@ class Transformers:
 
     Args:
         folder: the model's.
-        dtype: what it runs in.
+        dtype: of the weights.
     """
 
     def __init__(self, folder: Path, dtype: str) -> None:
@@ -75,7 +75,7 @@ class Transformers:
         self.follow(tokens)
 
     def follow(self, tokens: Sequence[int]) -> int:
-        """Read what follows; the likeliest next token."""
+        """Read further tokens; return the likeliest next one."""
         with torch.inference_mode():
             ids = torch.tensor([list(tokens)])
             out = self._module(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
@@ -92,7 +92,7 @@ class LlamaCpp:
 
     Args:
         file: a GGUF file.
-        threads: how many it computes on.
+        threads: number of threads.
         context: most tokens.
     """
 
@@ -109,7 +109,7 @@ class LlamaCpp:
         self._model.eval(list(tokens))
 
     def follow(self, tokens: Sequence[int]) -> int:
-        """Read what follows; the likeliest next token."""
+        """Read further tokens; return the likeliest next one."""
         self._model.eval(list(tokens))
         return int(self._model.sample(temp=0.0))
 
@@ -119,37 +119,37 @@ class LlamaCpp:
 
 
 def ours(session: Session, nodes: int, clock: Callable[[], float]) -> Timed:
-    """A pass of ours."""
+    """Make the measurement of one of our passes."""
     tokens, parents = ordinary(nodes), range(ROOT, nodes - 1)
     return timed(lambda: session.evaluate(tokens, parents).choose(Sampling()), lambda: session.commit(()), clock)
 
 
 def row(model: Model, peer: Transformers | LlamaCpp, length: int, pairs: int, clock: Callable[[], float]) -> list[str]:
-    """A line of the table."""
+    """Measure a line of the table."""
     text, token = ordinary(length), ordinary(1)
     session = model.open_session(length + ROOM)
     count = pairs if length <= SHORT else max(FEWEST, pairs * SHORT // length)
     both = isinstance(peer, Transformers)
     read = timed(lambda: session.prefill(text), lambda: None, clock)
     theirs = timed(lambda: peer.read(text), lambda: None, clock)
-    prefills, taken = [], []
+    prefills, prefill_seconds = [], []
     for _ in range(count if both else 1):
         session.rewind(0)
-        taken.append(read())
-        prefills.append(theirs() / taken[-1])
+        prefill_seconds.append(read())
+        prefills.append(theirs() / prefill_seconds[-1])
     passes = {nodes: ours(session, nodes, clock) for nodes in (1, *NODES)}
     follow = timed(lambda: peer.follow(token), peer.back, clock)
     for warm in (*passes.values(), follow):
         warm()
-    ones, others, more = [], [], {nodes: list[float]() for nodes in NODES}
+    single, ratios_to_peer, more = [], [], {nodes: list[float]() for nodes in NODES}
     for _ in range(pairs):
-        ones.append(passes[1]())
-        others.append(follow() / ones[-1])
+        single.append(passes[1]())
+        ratios_to_peer.append(follow() / single[-1])
         for nodes, ratios in more.items():
-            ratios.append(passes[nodes]() / ones[-1])
+            ratios.append(passes[nodes]() / single[-1])
     session.close()
-    first = [f"{median(taken):.2f} s", f"{interval(prefills)}, {count} pairs"] if both else ["", ""]
-    return [*first, f"{median(ones) * 1e3:.1f} ms", interval(others), *map(interval, more.values())]
+    first = [f"{median(prefill_seconds):.2f} s", f"{interval(prefills)}, {count} pairs"] if both else ["", ""]
+    return [*first, f"{median(single) * 1e3:.1f} ms", interval(ratios_to_peer), *map(interval, more.values())]
 
 
 def main() -> None:
@@ -171,11 +171,14 @@ def main() -> None:
     for kind in kinds:
         peer: Transformers | LlamaCpp
         if kind == "gguf":
-            asked = LoadOptions(backend="llama.cpp", device="cpu", threads=options.threads, context=max(lengths) + ROOM)
-            model, peer = load_model(str(options.gguf), asked), LlamaCpp(options.gguf, options.threads, max(lengths) + ROOM)
+            load_options = LoadOptions(backend="llama.cpp", device="cpu", threads=options.threads, context=max(lengths) + ROOM)
+            model, peer = (
+                load_model(str(options.gguf), load_options),
+                LlamaCpp(options.gguf, options.threads, max(lengths) + ROOM),
+            )
         else:
-            asked = LoadOptions(device="cpu", dtype=kind, threads=options.threads)
-            model, peer = load_model(str(options.folder), asked), Transformers(options.folder, kind)
+            load_options = LoadOptions(device="cpu", dtype=kind, threads=options.threads)
+            model, peer = load_model(str(options.folder), load_options), Transformers(options.folder, kind)
         for length in lengths:
             cells = row(model, peer, length, options.pairs, clock)
             print("| " + " | ".join([f"{model.info.backend}, {model.info.dtype}", f"{length:,}", *cells]) + " |", flush=True)

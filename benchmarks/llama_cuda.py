@@ -1,4 +1,4 @@
-"""llama.cpp built for the GPU that is here, from sources that lie here, and what its passes take."""
+"""llama.cpp built from local sources for the local GPU, and the duration of its passes."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from specchat.benchmarks.shapes import write
 from specchat.builtin.recipe.gguf_export import export
 
 MEASURING = 60.0
-"""Seconds that are kept for it when the build begins."""
+"""Seconds that are reserved for measuring when the build begins."""
 
 ROOMS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
-"""Where the compiler is if not on the path."""
+"""Folders of the compiler if it is not on the path."""
 
 
 class Unfinished(Exception):
-    """Time was up; what is built stays."""
+    """The time is up; the files that are built stay."""
 
 
 def measure(
     sources: Path | None, room: Path, shape: str, context: int, nodes: Sequence[int], left: Callable[[], float]
 ) -> dict[str, Any]:
-    """Seconds of passes over n tokens behind `context` others, with Q8_0 weights.
+    """Measure passes over n tokens behind `context` others, with Q8_0 weights.
 
     Args:
         sources: llama.cpp's.
-        room: where the build and the model are kept.
+        room: folder of the build and the model.
         shape: of the model (see shapes.py); 7b is measured as 1b, which is written sooner.
         context: tokens in the cache.
         nodes: sizes of passes.
         left: seconds that are left.
 
     Returns:
-        what was measured, and passes {n: seconds}; or why nothing was.
+        the measured model and passes {n: seconds}; or the reason that nothing was measured.
 
     Raises:
         Unfinished: the build needs another run.
@@ -64,7 +64,7 @@ def measure(
 
 
 def build(sources: Path, room: Path, architecture: str, compiler: str, left: Callable[[], float]) -> Path:
-    """The program llama-bench, for one architecture; what is built already is not built again."""
+    """Build llama-bench for one architecture, except files that are built; return the program."""
     room.mkdir(parents=True, exist_ok=True)
     steps = [["cmake", "--build", str(room), "--target", "llama-bench", "-j", str(os.cpu_count() or 1)]]
     if not (room / "CMakeCache.txt").is_file():
@@ -84,13 +84,13 @@ def build(sources: Path, room: Path, architecture: str, compiler: str, left: Cal
         except subprocess.TimeoutExpired:
             raise Unfinished from None
         if done.returncode:
-            said = [line for line in (done.stderr or done.stdout).splitlines() if "rror" in line]
-            raise RuntimeError(said[0].strip() if said else f"{' '.join(step[:2])} failed")
+            errors = [line for line in (done.stderr or done.stdout).splitlines() if "rror" in line]
+            raise RuntimeError(errors[0].strip() if errors else f"{' '.join(step[:2])} failed")
     return next(path for path in room.rglob("llama-bench") if path.is_file())
 
 
 def timed(bench: Path, file: Path, context: int, nodes: Sequence[int], seconds: float) -> dict[str, float]:
-    """What llama-bench measures: seconds of a pass by its number of tokens."""
+    """Run llama-bench; return the seconds of a pass by its number of tokens."""
     sizes = ",".join(map(str, nodes))
     command = [str(bench), "-m", str(file), "-ngl", "99", "-fa", "1", "-d", str(context), "-p", sizes, "-n", "0", "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=max(1.0, seconds), check=True)

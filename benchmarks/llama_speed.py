@@ -47,11 +47,11 @@ RESAMPLES = 2000
 """Resamples of the bootstrap."""
 
 Timed = Callable[[list[int]], float]
-"""Answers a prompt; tokens per second of processor time."""
+"""Answers a prompt; returns tokens per second of processor time."""
 
 
 def their_model(file: Path, threads: int, draft: Any = None) -> Any:
-    """llama-cpp-python's own class, with our way around AMX (see `Weights`)."""
+    """Load llama-cpp-python's own class, with our way around AMX (see `Weights`)."""
     lib = library()
     defaults = lib.llama_model_default_params
 
@@ -76,37 +76,37 @@ def their_model(file: Path, threads: int, draft: Any = None) -> Any:
 
 
 def ours(model: Model, method: str, tokens: int) -> Timed:
-    """A method of ours. One cache for all answers, emptied before each, as `reset` does there; drafters start anew."""
+    """Measure a method of ours, with one cache that is emptied before each answer, like `reset` there, and new drafters."""
     conversation = Conversation(model)
 
     def answer(prompt: list[int]) -> float:
         conversation.session.rewind(0)
         conversation._drafters.clear()
-        begun = time.process_time()
+        start = time.process_time()
         generation = Generation(conversation, prompt, method, max_tokens=tokens)
         generation._eos = frozenset()
         count = sum(len(step.tokens) for step in generation)
-        return count / (time.process_time() - begun)
+        return count / (time.process_time() - start)
 
     return answer
 
 
 def theirs(model: Any, tokens: int, eos: Sequence[int]) -> Timed:
-    """`create_completion` at temperature 0."""
+    """Measure `create_completion` at temperature 0."""
     bias = dict.fromkeys(eos, -1e9)
 
     def answer(prompt: list[int]) -> float:
         model.reset()
-        begun = time.process_time()
-        made = model.create_completion(prompt, max_tokens=tokens, temperature=0, logit_bias=bias)
-        return float(made["usage"]["completion_tokens"] / (time.process_time() - begun))
+        start = time.process_time()
+        completion = model.create_completion(prompt, max_tokens=tokens, temperature=0, logit_bias=bias)
+        return float(completion["usage"]["completion_tokens"] / (time.process_time() - start))
 
     return answer
 
 
 def compare(one: Timed, other: Timed, prompts: Sequence[list[int]], pairs: int) -> dict[str, Any]:
-    """Median ratio of two ways, measured in turns, with its 95% interval by bootstrap."""
-    ratios, speeds, others = [], [], []
+    """Compare two measurements in turns: the median ratio, with its 95% interval by bootstrap."""
+    ratios, speeds, other_speeds = [], [], []
     for pair in range(-1, pairs):
         prompt = prompts[pair % len(prompts)]
         if pair % 2:
@@ -118,14 +118,14 @@ def compare(one: Timed, other: Timed, prompts: Sequence[list[int]], pairs: int) 
         if pair >= 0:  # the first of each warms up
             ratios.append(a / b)
             speeds.append(a)
-            others.append(b)
+            other_speeds.append(b)
     rng = random.Random(0)
     medians = sorted(statistics.median(rng.choices(ratios, k=pairs)) for _ in range(RESAMPLES))
     low, high = medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
     return {
         "ratio": round(statistics.median(ratios), 3),
         "interval": [round(low, 3), round(high, 3)],
-        "tokens_per_second": [round(statistics.median(speeds)), round(statistics.median(others))],
+        "tokens_per_second": [round(statistics.median(speeds)), round(statistics.median(other_speeds))],
         "pairs": pairs,
     }
 

@@ -1,4 +1,4 @@
-"""Random Llama models of the sizes that people run: their passes take what a trained model's would.
+"""Random Llama models of common sizes, whose passes cost as much as a trained model's.
 
 python -m specchat.benchmarks.shapes FOLDER [--shape 360m] [--dtype float32] [--tokenizer FOLDER]
 """
@@ -30,7 +30,7 @@ CONTEXT = 16_384
 
 
 def config(shape: str) -> LlamaConfig:
-    """The configuration of one of SHAPES."""
+    """Make the configuration of one of SHAPES."""
     from transformers import LlamaConfig
 
     layers, hidden, mlp, heads, kv_heads = SHAPES[shape]
@@ -50,10 +50,10 @@ def write(folder: Path, shape: str = "360m", dtype: str = "float32", tokenizer: 
     """Write a model with random weights, the same each time.
 
     Args:
-        folder: where to; made if need be.
+        folder: made if it does not exist.
         shape: one of SHAPES.
         dtype: of the weights: float32, bfloat16 or float16.
-        tokenizer: a folder whose tokenizer it gets; the built-in model's if None, whose ids are the first 4,096.
+        tokenizer: folder of a tokenizer to copy; None for the built-in model's, whose ids are the first 4,096.
 
     Returns:
         the folder.
@@ -69,7 +69,7 @@ def write(folder: Path, shape: str = "360m", dtype: str = "float32", tokenizer: 
 
 
 def main() -> None:
-    """Write one."""
+    """Write a model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="360m")

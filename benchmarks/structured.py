@@ -1,8 +1,8 @@
-"""What constrained answers cost and gain: masks by vocabulary, and tokens a pass with what the grammar writes.
+"""Cost and gain of constrained answers: masks by vocabulary, and tokens a pass including those that the grammar writes.
 
     python -m specchat.benchmarks.structured [--model MODEL] [--prompts N] [--pairs N] [--vocabulary FILE.gguf|FOLDER …]
 
-For each vocabulary (a GGUF file, of which only that is read, or a folder with a tokenizer.json) prints microseconds of
+For each vocabulary (from a GGUF file, or a folder with a tokenizer.json) prints microseconds of
 processor time for a mask, for a look whether one token may follow, and for putting a mask on a row of scores: median and 99th
 percentile over the places of valid answers, each walked twice. For the model prints, by schema, tokens a pass and tokens per
 second of processor time of greedy decoding: one token a pass under a full mask; with what the grammar writes; and lookup.
@@ -47,7 +47,7 @@ ANSWERS: dict[str, list[Any]] = {
 
 
 def vocabulary(path: Path) -> Any:
-    """llguidance's tokenizer of a vocabulary."""
+    """Load llguidance's tokenizer of a vocabulary."""
     if path.is_dir():
         from llguidance import LLTokenizer
 
@@ -66,13 +66,13 @@ _kept: list[Any] = []
 
 
 def costs(tokenizer: Any) -> dict[str, list[float]]:
-    """Seconds of processor time of each operation, at each place of the answers."""
-    found: dict[str, list[float]] = {"mask": [], "look": [], "row": []}
+    """Measure the processor seconds of each operation, at each place of the answers."""
+    seconds: dict[str, list[float]] = {"mask": [], "look": [], "row": []}
 
     def timed(what: str, work: Callable[[], Any]) -> Any:
-        begun = time.thread_time()
+        start = time.thread_time()
         out = work()
-        found[what].append(time.thread_time() - begun)
+        seconds[what].append(time.thread_time() - start)
         return out
 
     logits = torch.randn(1, tokenizer.vocab_size)
@@ -87,7 +87,7 @@ def costs(tokenizer: Any) -> dict[str, list[float]]:
                     mask = timed("mask", partial(matcher.mask, ()))
                     timed("look", partial(matcher.may_follow, (), token))
                     timed("row", partial(scores.masked, (0,), (mask,)))
-    return found
+    return seconds
 
 
 def gain(spec: str, count: int) -> None:
@@ -98,7 +98,7 @@ def gain(spec: str, count: int) -> None:
         line = [f"{name:8}"]
         for method in ("mask alone", "greedy", "lookup"):
             tokens = passes = written = 0
-            begun = time.process_time()
+            start = time.process_time()
             for text in prompts(count):
                 prompt = encode_prompt(model, text)
                 if method == "mask alone":
@@ -112,25 +112,25 @@ def gain(spec: str, count: int) -> None:
                 totals = generation.totals
                 tokens, passes, written = tokens + totals.tokens, passes + totals.steps, written + totals.grammar
                 conversation.close()
-            seconds = time.process_time() - begun
-            own = f" ({(tokens - written) / passes:.2f})" if written else ""
-            line.append(f"{method} {tokens / passes:.2f}{own} {tokens / seconds:.0f}/s")
+            seconds = time.process_time() - start
+            by_model = f" ({(tokens - written) / passes:.2f})" if written else ""
+            line.append(f"{method} {tokens / passes:.2f}{by_model} {tokens / seconds:.0f}/s")
         print(" · ".join(line), flush=True)
 
 
 def beside_plain(spec: str, pairs: int, threads: int) -> None:
-    """Speed of constrained answers ÷ that of free ones, by the clock, prefill apart."""
+    """Print the speed of constrained answers ÷ that of free ones, by the clock, without prefill."""
     model = load_model(spec, LoadOptions(threads=threads))
     prompt = encode_prompt(model, prompts(1)[0])
 
     def timed(constraint: Any) -> tuple[float, float]:
-        """Tokens per second, and seconds of a pass; of what comes after the first step."""
+        """Measure tokens per second, and seconds of a pass, after the first step."""
         conversation = Conversation(model)
         generation = Generation(conversation, prompt, "greedy", constraint=constraint, max_tokens=32)
-        first, begun = next(generation), time.perf_counter()
+        first, start = next(generation), time.perf_counter()
         for _ in generation:
             pass
-        seconds, totals = time.perf_counter() - begun, generation.totals
+        seconds, totals = time.perf_counter() - start, generation.totals
         conversation.close()
         if totals.steps < 2:
             return 0.0, 0.0
@@ -138,12 +138,15 @@ def beside_plain(spec: str, pairs: int, threads: int) -> None:
 
     print(f"\n{model.info.name}, {model.info.backend}, {threads} threads, constrained ÷ free, {pairs} pairs (95% intervals):")
     for name, constraint in CONSTRAINTS.items():
-        found = [(timed(None), timed(constraint)) for _ in range(pairs)]
-        if not found[0][1][0]:
+        pairs_measured = [(timed(None), timed(constraint)) for _ in range(pairs)]
+        if not pairs_measured[0][1][0]:
             print(f"{name:8} · one pass")
             continue
-        speeds = interval([ours[0] / free[0] for free, ours in found])
-        print(f"{name:8} · tokens/s {speeds} · a pass {interval([ours[1] / free[1] for free, ours in found])}", flush=True)
+        speeds = interval([ours[0] / free[0] for free, ours in pairs_measured])
+        print(
+            f"{name:8} · tokens/s {speeds} · a pass {interval([ours[1] / free[1] for free, ours in pairs_measured])}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -153,19 +156,19 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--vocabulary", type=Path, action="append", default=[])
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    for path in asked.vocabulary:
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    for path in options.vocabulary:
         tokenizer = vocabulary(path)
-        told = []
+        figures = []
         for what, seconds in costs(tokenizer).items():
             ordered = sorted(seconds)
-            told.append(f"{what} {median(ordered) * 1e6:.0f} / {ordered[int(0.99 * len(ordered))] * 1e6:.0f} µs")
-        print(f"{path.name}: {tokenizer.vocab_size:,} tokens: {', '.join(told)} (median / 99th percentile)", flush=True)
-    if asked.prompts:
-        gain(asked.model, asked.prompts)
-    if asked.pairs:
-        beside_plain(asked.model, asked.pairs, asked.threads)
+            figures.append(f"{what} {median(ordered) * 1e6:.0f} / {ordered[int(0.99 * len(ordered))] * 1e6:.0f} µs")
+        print(f"{path.name}: {tokenizer.vocab_size:,} tokens: {', '.join(figures)} (median / 99th percentile)", flush=True)
+    if options.prompts:
+        gain(options.model, options.prompts)
+    if options.pairs:
+        beside_plain(options.model, options.pairs, options.threads)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What several of these programs measure with: plain steps, ours and those of `generate`, and intervals of ratios."""
+"""Shared measurements: plain steps, ours and those of `generate`, and intervals of ratios."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ GREEDY = Sampling()
 
 
 def ordinary(count: int, start: int = 0) -> list[int]:
-    """Some tokens, the same ones again after 2,000."""
+    """Make tokens, which repeat after 2,000."""
     return [(97 * i) % 2000 + 8 for i in range(start, start + count)]
 
 
 def ours(model: Model, prompt: Sequence[int], count: int) -> tuple[list[int], float]:
-    """Tokens and seconds of our loop of one-node steps, prefill not counted."""
+    """Decode with our loop of one-node steps; return tokens and seconds, without prefill."""
     session = model.open_session()
     session.prefill(prompt[:-1])
     out = [prompt[-1]]
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(count):
         scores = session.evaluate(out[-1:], (ROOT,))
         out += scores.choose(GREEDY)
         session.commit((0,))
-    return out[1:], time.perf_counter() - begun
+    return out[1:], time.perf_counter() - start
 
 
 def theirs(module: Any, prompt: Sequence[int], count: int, **how: Any) -> tuple[list[int], float]:
-    """Tokens and seconds of `generate`, which takes the other arguments; the time to the first token is not counted."""
+    """Decode with `generate`, which takes the other arguments; return tokens and seconds after the first token."""
     from transformers.generation.streamers import BaseStreamer
 
     class Clock(BaseStreamer):
-        begun = 0.0
+        started = 0.0
         calls = 0
 
         def put(self, value: Any) -> None:
             # The prompt, then each token.
             self.calls += 1
             if self.calls == 2:
-                self.begun = time.perf_counter()
+                self.started = time.perf_counter()
 
         def end(self) -> None:
             pass
@@ -53,11 +53,11 @@ def theirs(module: Any, prompt: Sequence[int], count: int, **how: Any) -> tuple[
     ids = torch.tensor([list(prompt)], device=module.device)
     length = {**how, "max_new_tokens": count + 1, "min_new_tokens": count + 1, "eos_token_id": None, "pad_token_id": 0}
     out = module.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, streamer=watch, **length)
-    return out[0, len(prompt) :].tolist(), time.perf_counter() - watch.begun
+    return out[0, len(prompt) :].tolist(), time.perf_counter() - watch.started
 
 
 def interval(values: Sequence[float]) -> str:
-    """Median and its 95 % interval by order statistics."""
+    """Format the median and its 95 % interval by order statistics."""
     values = sorted(values)
     n = len(values)
     reach = round(0.98 * n**0.5)

@@ -27,10 +27,10 @@ TICK = 0.015
 """Seconds between two messages, as from the real engine."""
 
 ID = 1
-"""Stands in the messages made ahead."""
+"""A placeholder in the messages made ahead."""
 
 ECHO = "жщюяэъыфцчшдгйлп"
-"""Letters that the stream has none of."""
+"""Letters that are not in the stream."""
 
 
 class Synthetic:
@@ -76,7 +76,7 @@ class Synthetic:
             self._events.append(event)
 
     def _message(self, pick: random.Random) -> tuple[bytes, int]:
-        """One message, and how many tokens it has: what comes in 15 ms."""
+        """Make a message of 15 ms; return it with its number of tokens."""
         from specchat.engine.messages import Steps
         from specchat.engine.wire import dump
 
@@ -91,8 +91,8 @@ class Synthetic:
 
         self._put(Started(id, "main", "lookup", "identical", 20, 0))
         start = time.monotonic()
-        while (gone := time.monotonic() - start) < self.seconds:
-            while self.sent < gone * self.rate:
+        while (elapsed := time.monotonic() - start) < self.seconds:
+            while self.sent < elapsed * self.rate:
                 line, tokens = self._pool[self.sent % len(self._pool)]
                 event = parse(line)
                 event.id = id
@@ -107,23 +107,21 @@ class Synthetic:
         text = "".join(pick.choice(WORDS) + (" " if pick.random() < 0.97 else "\n") for _ in range(count))
         size = self.nodes
         return StepRecord(
-            *(
-                "lookup",
-                [pick.randrange(2000) for _ in range(count)],
-                text,
-                size - 1,
-                count - 1,
-                size,
-                0.0,
-                count / self.rate,
-                0.0,
-            ),
-            *([pick.randrange(2000) for _ in range(size)], list(range(-1, size - 1)), list(range(count))),
+            method="lookup",
+            tokens=[pick.randrange(2000) for _ in range(count)],
+            text=text,
+            drafted=size - 1,
+            accepted=count - 1,
+            nodes=size,
+            forward_seconds=count / self.rate,
+            tree_tokens=[pick.randrange(2000) for _ in range(size)],
+            tree_parents=list(range(-1, size - 1)),
+            path=list(range(count)),
         )
 
 
 def chat(rate: int, seconds: float, nodes: int, report: Path) -> None:
-    """The process in the pseudo-terminal."""
+    """Run the chat in the pseudo-terminal, and write the report."""
     import psutil
 
     from specchat.app.settings.fields import Settings
@@ -141,25 +139,25 @@ def chat(rate: int, seconds: float, nodes: int, report: Path) -> None:
     def take_events() -> None:
         original()
         answer = next(iter(app.dialogue.transcript.answers()), None)
-        shown = answer.figures.tokens if answer else 0
+        tokens = answer.figures.tokens if answer else 0
         now = time.process_time()
-        if shown != last[1]:
+        if tokens != last[1]:
             for name, at in (("2000", 2000), ("200000", 200_000)):
-                if at <= shown < at + rate * 2:
+                if at <= tokens < at + rate * 2:
                     costs[name].append((now - last[0]) * 1e3)
         for mark in (20_000, 500_000):
-            if shown >= mark and mark not in memory:
+            if tokens >= mark and mark not in memory:
                 memory[mark] = me.memory_info().rss
-        last[0], last[1] = now, shown
+        last[0], last[1] = now, tokens
         if answer is not None and answer.done and not report.exists():
-            found = {
+            figures = {
                 "tokens_sent": engine.sent,
-                "tokens_shown": shown,
+                "tokens_shown": tokens,
                 "frame_ms_at_2000": statistics.median(costs["2000"]) if costs["2000"] else None,
                 "frame_ms_at_200000": statistics.median(costs["200000"]) if costs["200000"] else None,
                 "bytes_per_token": (memory[500_000] - memory[20_000]) / 480_000 if len(memory) == 2 else None,
             }
-            report.write_text(json.dumps(found))
+            report.write_text(json.dumps(figures))
 
     original = app.frames.look
     app.frames.look = take_events
@@ -193,10 +191,10 @@ def main() -> None:
             while time.monotonic() - start < arguments.seconds - 1:
                 letter = ECHO[n % len(ECHO)]
                 n += 1
-                begun = time.monotonic()
+                pressed = time.monotonic()
                 terminal.send(letter)
                 terminal.wait_raw(letter.encode(), 10)
-                echoes.append((time.monotonic() - begun) * 1e3)
+                echoes.append((time.monotonic() - pressed) * 1e3)
                 pause = time.monotonic() + 0.1
                 while time.monotonic() < pause:
                     terminal.pump(0.01)
@@ -206,19 +204,19 @@ def main() -> None:
             while not report.exists() and time.monotonic() < deadline:
                 terminal.pump(0.05)
             terminal.settle(0.5)
-            found = json.loads(report.read_text())
+            figures = json.loads(report.read_text())
             terminal.send("\x11")
             terminal.exit_code()
     echoes.sort()
-    one, other = found["frame_ms_at_2000"], found["frame_ms_at_200000"]
-    found |= {
+    one, other = figures["frame_ms_at_2000"], figures["frame_ms_at_200000"]
+    figures |= {
         "frame_cost_ratio": other / one if one and other else None,
         "keys": len(echoes),
         "key_ms_median": statistics.median(echoes),
         "key_ms_99th": echoes[int(0.99 * (len(echoes) - 1))],
         "bytes_written": len(terminal.raw),
     }
-    print(json.dumps({name: round(value, 3) if isinstance(value, float) else value for name, value in found.items()}))
+    print(json.dumps({name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}))
 
 
 if __name__ == "__main__":

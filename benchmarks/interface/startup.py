@@ -1,4 +1,4 @@
-"""How long a start takes: first painted frame, first token, `--help`.
+"""The duration of a start: first painted frame, first token, `--help`.
 
     python -m specchat.benchmarks.interface.startup [--runs N]
     python -m specchat.benchmarks.interface.startup --head [--backend llama.cpp] [--runs 10]
@@ -25,9 +25,9 @@ SPECCHAT = str(Path(sys.executable).parent / "specchat")
 
 
 def chat(prompt: str) -> tuple[float, float]:
-    """Seconds from the start of the process to the first painted frame and to the first token of an answer.
+    """Measure the seconds from the start of the process to the first painted frame and to the first token of an answer.
 
-    The prompt is typed as soon as the frame is there, while the model still loads.
+    The prompt is typed as soon as the frame appears, while the model still loads.
     """
     with tempfile.TemporaryDirectory() as data, Terminal([SPECCHAT], env={"SPECCHAT_DATA": data}) as terminal:
         frame = terminal.wait("specchat", 20)
@@ -38,15 +38,15 @@ def chat(prompt: str) -> tuple[float, float]:
 
 
 def help_seconds() -> float:
-    """Seconds of `specchat --help`."""
+    """Measure the seconds of `specchat --help`."""
     start = time.monotonic()
     subprocess.run([SPECCHAT, "--help"], check=True, capture_output=True)
     return time.monotonic() - start
 
 
 def engine_seconds(backend: str, head: str | None) -> tuple[float, float]:
-    """Seconds until the built-in model is loaded in a new engine, by the clock, and of processor time until the engine has
-    ended."""
+    """Measure the seconds until the built-in model is loaded in a new engine, by the clock, and the processor time until the
+    engine has ended."""
     computed = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder, EngineClient(log=Path(folder) / "log") as client:
         start = time.monotonic()

@@ -26,7 +26,7 @@ FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 
 
 def rows(nodes: int) -> list[tuple[str, str, dict[str, Any]]]:
-    """(name shown, method, settings); trees have `nodes` nodes."""
+    """List the rows as (name shown, method, settings); trees have `nodes` nodes."""
     return [
         ("greedy", "greedy", {}),
         ("jacobi", "jacobi", {}),
@@ -74,11 +74,11 @@ def main() -> None:
             )
     print(f"| | {' | '.join(FAMILIES)} | all |\n|---|{'---|' * (len(FAMILIES) + 1)}")
     plain: dict[tuple[str, int], list[int]] = {}
-    for shown, method, settings in rows(options.nodes):
+    for name_shown, method, settings in rows(options.nodes):
         lacking = method in {**drafts, **heads} and drafts.get(method) is None and heads.get(method) is None
         if lacking or (options.only and method not in options.only):
             continue
-        begun = time.monotonic()
+        start = time.monotonic()
         cells, all_tokens, all_steps = [], 0, 0
         for family in FAMILIES:
             tokens = steps = 0
@@ -89,12 +89,12 @@ def main() -> None:
                     pass
                 conversation.close()
                 if generation.answer != plain.setdefault((family, i), generation.answer):
-                    sys.exit(f"{shown} gave other tokens than greedy on prompt {i} of {family}.")
+                    sys.exit(f"{name_shown} gave other tokens than greedy on prompt {i} of {family}.")
                 tokens, steps = tokens + generation.totals.tokens, steps + generation.totals.steps
             cells.append(f"{tokens / steps:.2f}")
             all_tokens, all_steps = all_tokens + tokens, all_steps + steps
-        print(f"| {shown} | {' | '.join(cells)} | {all_tokens / all_steps:.2f} |", flush=True)
-        print(f"{shown}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
+        print(f"| {name_shown} | {' | '.join(cells)} | {all_tokens / all_steps:.2f} |", flush=True)
+        print(f"{name_shown}: {time.monotonic() - start:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":
