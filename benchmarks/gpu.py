@@ -389,15 +389,15 @@ def page(bench: Bench) -> str:
             lines.append(f"| {row.says} | – | {bar} | {why} |")
         else:
             lines.append(f"| {row.says} | {row.form.format(part[row.key])} | {bar} | {row.verdict(part[row.key])} |")
-    if same_tokens := results.get("identity"):
-        if "why" in same_tokens:
-            lines.append(f"\nWhether methods give the same tokens could not be checked: {same_tokens['why']}.")
+    if same := results.get("identity"):
+        if "why" in same:
+            lines.append(f"\nWhether methods give the same tokens could not be checked: {same['why']}.")
         else:
             lines.append(
                 "\nSame tokens (the built-in model on this device): plain decoding in float32 and `generate`: "
-                + f"{same_tokens['generate']['same']} of {same_tokens['generate']['of']} answers; "
+                + f"{same['generate']['same']} of {same['generate']['of']} answers; "
                 + ", ".join(
-                    f"{len(METHODS)} methods and plain decoding in {dtype}: {same_tokens[dtype]['same']} of {same_tokens[dtype]['of']}"
+                    f"{len(METHODS)} methods and plain decoding in {dtype}: {same[dtype]['same']} of {same[dtype]['of']}"
                     for dtype in ("float32", "bfloat16")
                 )
                 + "."
