@@ -69,7 +69,7 @@ def builtin_model() -> Iterator[Model]:
 @pytest.fixture(scope="session")
 def reference_network() -> Any:
     """The same weights as transformers itself loads them, in float32."""
-    from .fakes.models.references import network
+    from .fakes.models.tiny import network
 
     return network(builtin_path())
 

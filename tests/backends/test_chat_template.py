@@ -193,7 +193,6 @@ def model(base: str) -> Iterator[Model]:
 
 
 def written(model: Model, prompt: str | list[dict[str, str]], method: str = "lookup", **options: Any) -> tuple[Generation, str]:
-    """An answer and its text."""
     generation, steps = answered(model, encode_prompt(model, prompt), method, **options)
     return generation, "".join(step.text for step in steps)
 

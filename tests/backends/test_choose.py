@@ -196,12 +196,19 @@ def test_settings_at_their_limits() -> None:
         assert sample(masked, sampling, 0, range(2000)).max() < 10
     with pytest.raises(ValueError, match="penalty"):
         choose(logits[None], Sampling(repetition_penalty=2), [0])
-
-
-def test_the_penalty_reaches_greedy_and_leaves_the_logits() -> None:
     logits = torch.tensor([[3.0, 2.0, -1.0]])
-    assert choose(logits, Sampling(repetition_penalty=2), [0], [[0, 0, 9]]) == [1]
+    assert choose(logits, Sampling(repetition_penalty=2), [0], [[0, 0, 9]]) == [1], "the penalty reaches greedy"
     assert logits.tolist() == [[3.0, 2.0, -1.0]]
+    none = TorchScores(torch.zeros(0, 9), (), ())
+    assert none.choose(Sampling()) == none.choose(Sampling(temperature=1)) == []
+    assert none.top(3) == []
+    with pytest.raises(ValueError, match="rows"):
+        TorchScores(torch.zeros(2, 9), (0,), (0,))
+    flat = torch.zeros(2, 1000)
+    sampling = Sampling(temperature=1, seed=3)
+    first, second = scores(flat).choose(sampling)
+    assert first != second
+    assert TorchScores(flat[:1], (7,), (11,)).choose(sampling) == [second]
 
 
 @given(
@@ -279,22 +286,6 @@ def test_probs_and_gap() -> None:
     np.testing.assert_allclose(s.probs(0, Sampling(repetition_penalty=2), [1]), [0, 0, 1, 0])
     assert s.gap(0, 1) == s.gap(0, 2) == 0
     assert s.gap(1, 2) == 4
-
-
-def test_choice_is_keyed_by_position() -> None:
-    flat = torch.zeros(2, 1000)
-    sampling = Sampling(temperature=1, seed=3)
-    first, second = scores(flat).choose(sampling)
-    assert first != second
-    assert TorchScores(flat[:1], (7,), (11,)).choose(sampling) == [second]
-
-
-def test_no_rows() -> None:
-    none = TorchScores(torch.zeros(0, 9), (), ())
-    assert none.choose(Sampling()) == none.choose(Sampling(temperature=1)) == []
-    assert none.top(3) == []
-    with pytest.raises(ValueError, match="rows"):
-        TorchScores(torch.zeros(2, 9), (0,), (0,))
 
 
 def test_candidates_are_the_most_probable_tokens_or_a_sample_in_order_of_drawing() -> None:

@@ -1,12 +1,16 @@
-"""Loading: what the model tells of itself, progress, cancellation, and every bad folder as one sentence. Mishaps are patched
-in."""
+"""Loading: what the model tells of itself, progress, cancellation; models that read a text otherwise from some length
+on give the tokens of transformers' `generate`. Mishaps are patched in."""
 
 from __future__ import annotations
 
+import functools
+import random
 import shutil
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import wraps
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +20,34 @@ from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
 
-from specchat.backends import ROOT, Cancelled, LoadOptions, UserError, load_model
+from specchat.backends import ROOT, Cancelled, LoadOptions, Model, UserError, load_model
 from specchat.backends.hf import model as room
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import BFLOAT16, load_transformers
+from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.hf.proving.prove import promised
 from specchat.backends.info import NOT_NUMBERS, flops
 from specchat.backends.loading import builtin_path
+from specchat.decoders import Conversation, Generation
+from specchat.decoders.needs import PardModel
+from specchat.decoders.registry import methods, unavailable
+from specchat.engine.lanes import logit_gap, step_probs
+from specchat.engine.messages import MeasureGap, ScoreStep
 
-from ..fakes.models import llama_tiny
+from ..cases import FULL
+from ..fakes.answers import answered
+from ..fakes.models import llama_tiny, tiny
 from ..fakes.models.llama_tiny import gguf_of, needs_llama
 from ..fakes.models.llama_tiny import tiny_folder as tiny_of_both
-from ..fakes.models.tiny import CONTEXT, VOCAB, reference, tiny_folder, tiny_model
+from ..fakes.models.tiny import CONTEXT, VOCAB, generated, network, reference, tiny_folder, tiny_model, write_configured
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A tiny model's folder to break."""
     return Path(shutil.copytree(tiny_folder("llama"), tmp_path / "model"))
 
 
 def load(folder: Path, **options: Any) -> Any:
-    """Load it as a user would."""
     return load_model(str(folder), LoadOptions(**{"device": "cpu", **options}))
 
 
@@ -138,12 +148,9 @@ def test_dtype_context_and_threads_are_taken(folder: Path) -> None:
         torch.set_num_threads(before)
 
 
-def test_a_context_beyond_the_models_is_refused() -> None:
+def test_a_context_beyond_the_models_and_a_model_beyond_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=f"at most {CONTEXT} tokens"):
         load(tiny_folder("llama"), context=CONTEXT + 1)
-
-
-def test_a_model_larger_than_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.backends.hf.devices.free_memory", lambda device: 1000)
     with pytest.raises(UserError, match=r"needs 0\.0 GB on cpu, but 0\.0 GB are free"):
         load(tiny_folder("llama"))
@@ -205,3 +212,165 @@ def test_without_the_same_bits_it_runs_in_float32(halved: Path, monkeypatch: pyt
     monkeypatch.setattr(room, "promised", moved)
     assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"
     assert load_transformers(halved, "half", LoadOptions(device="cpu", exact="off")).info.dtype == "bfloat16"
+
+
+LIMIT = 40
+"""Tokens of text up to which LongRoPE has its short factors."""
+SIZES: dict[str, Any] = {**tiny.SIZES, "num_hidden_layers": 2, "pad_token_id": 1}
+
+
+def longrope(**more: Any) -> dict[str, Any]:
+    factors = {"short_factor": [1.0] * 4, "long_factor": [1.0, 4.0, 7.0, 10.0]}
+    return {"rope_type": "longrope", "rope_theta": 1e4, **factors, "original_max_position_embeddings": LIMIT, **more}
+
+
+NEO = {"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, "hidden_size": 32, "num_layers": 2, "num_heads": 4}
+NEO |= {"window_size": 24, "bos_token_id": 0, "eos_token_id": 1}
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "phi3": (
+        "Phi3",
+        {**SIZES, "original_max_position_embeddings": LIMIT, "rope_parameters": longrope(partial_rotary_factor=1.0)},
+    ),
+    "phimoe": (
+        "Phimoe",
+        {
+            **SIZES,
+            "original_max_position_embeddings": LIMIT,
+            "rope_parameters": longrope(short_mscale=1.0, long_mscale=1.2),
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "sliding_window": None,
+        },
+    ),
+    "llama": ("Llama", {**SIZES, "rope_parameters": longrope()}),
+    "gpt-neo": ("GPTNeo", NEO | {"attention_types": [[["global", "local"], 1]]}),
+}
+
+
+@functools.cache
+def folder_of(kind: str, lengths_room: Path) -> Path:
+    return write_configured(*CONFIGS[kind], lengths_room / kind)
+
+
+@pytest.fixture(scope="module")
+def lengths_room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lengths")
+
+
+@functools.cache
+def loaded(folder: Path) -> Any:
+    return load_transformers(folder, folder.name, LoadOptions(device="cpu", dtype="float32"))
+
+
+def prompt_of(length: int) -> list[int]:
+    rng = random.Random(length)
+    part = [rng.randrange(4, VOCAB) for _ in range(max(1, length // 3))]
+    return [
+        token for token, _ in zip(cycle(part), range(length), strict=False)
+    ]  # which repeats itself, so that drafts are found
+
+
+def own(folder: Path, prompt: Sequence[int], count: int) -> list[int]:
+    """Generate with transformers, until EOS."""
+    return generated(network(folder), prompt, count, eos_token_id=1, pad_token_id=1)
+
+
+def drafting(model: Model) -> list[str]:
+    found = []
+    for name, method in methods().items():
+        wanted = method.label == "identical" and not (method.head_kind() or method.needs(PardModel))
+        if wanted and not unavailable(method, model.info.capabilities, draft_model=True):
+            found.append(name)
+    return found
+
+
+def answers(conversation: Conversation, prompt: Sequence[int], method: str, count: int, **options: Any) -> Generation:
+    generation = Generation(conversation, prompt, method, max_tokens=count, **options)
+    list(generation)
+    return generation
+
+
+@pytest.mark.parametrize("kind", ["phi3", "phimoe", "llama"])
+def test_longrope_reads_a_text_as_the_models_own_generate_does(kind: str, lengths_room: Path) -> None:
+    folder = folder_of(kind, lengths_room)
+    model = loaded(folder)
+    assert model.info.capabilities.tree
+    names = drafting(model)
+    assert len(names) > 10
+    lengths = (5, LIMIT - 8, LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT)
+    for length in lengths if FULL or kind == "phi3" else lengths[1:5:2]:
+        prompt = prompt_of(length)
+        wanted = own(folder, prompt, 24)
+        for name in names if FULL or (length, kind) == (LIMIT - 8, "phi3") else ("greedy", "lookup", "tree"):
+            assert answered(model, prompt, name, draft=model, max_tokens=24)[0].answer == wanted, (name, length)
+
+
+@pytest.mark.parametrize(("kind", "length"), [("phi3", LIMIT - 8), ("llama", LIMIT - 8), ("llama", LIMIT + 8)])
+def test_what_is_asked_about_an_answer_is_read_as_the_answer_was(kind: str, length: int, lengths_room: Path) -> None:
+    folder = folder_of(kind, lengths_room)
+    model, position = loaded(folder), 16
+    conversation = Conversation(model)
+    answer = answers(conversation, prompt_of(length), "greedy", 24)
+    ids = torch.tensor([prompt_of(length)])
+    logits = network(folder).generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=position + 1,
+        do_sample=False,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
+    wanted = logits.logits[position][0]
+    token = answer.answer[position]
+    assert token == wanted.argmax()
+    gap = logit_gap(MeasureGap(1, "a", position, 9), model, answer).gap
+    assert gap == pytest.approx(float(wanted[token] - wanted[9]), abs=1e-3)
+    answers(conversation, prompt_of(3 * LIMIT), "greedy", 1)  # of another length
+    asked = ScoreStep(1, position, token)
+    (found,) = step_probs(asked, conversation, (answer.tokens, answer.prompt_tokens))
+    assert found == pytest.approx(float(wanted.softmax(-1)[token]), abs=1e-3)
+    conversation.close()
+
+
+def test_a_window_under_another_name_is_found_out(lengths_room: Path) -> None:
+    folder = folder_of("gpt-neo", lengths_room)
+    model = loaded(folder)
+    able = model.info.capabilities
+    assert unknown_lengths(model.module.config) == {"window_size": 24}
+    assert twin_of(model.module, {"window_size": 24}).config.window_size == SHORT
+    assert (able.tree, able.chain, able.reach) == (False, True, None)
+    assert "24 tokens (window_size in its configuration)" in able.reasons["tree"]
+    assert able.reasons["tree"] in model.info.notes
+    for name in drafting(model):
+        found, _ = answered(model, prompt_of(18), name, draft=model, max_tokens=24)
+        assert found.answer == own(folder, prompt_of(18), 24), name
+
+
+@pytest.fixture
+def no_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No twin can be built, so that lengths need a text that is so long."""
+
+    def unlike(*_: Any) -> Any:
+        raise RuntimeError("size mismatch")
+
+    monkeypatch.setattr("specchat.backends.hf.proving.proof.twin_of", unlike)
+
+
+def load_kind(kind: str, lengths_room: Path) -> Any:
+    return load_model(str(folder_of(kind, lengths_room)), LoadOptions(device="cpu", dtype="float32"))
+
+
+def test_nothing_is_drafted_beyond_a_length_that_could_not_be_tried(lengths_room: Path, no_twin: None) -> None:
+    folder = folder_of("gpt-neo", lengths_room)
+    model = load_kind("gpt-neo", lengths_room)
+    able = model.info.capabilities
+    assert (able.tree, able.chain, able.reach) == (True, True, 24)
+    assert any("nothing is drafted beyond" in note for note in model.info.notes)
+    conversation = Conversation(model, draft_model=model)
+    generation = Generation(conversation, prompt_of(12), "draft", max_tokens=24)
+    drafted = {12 + len(generation.answer): step.drafted for step in generation}
+    assert generation.answer == own(folder, prompt_of(12), 24)
+    assert any(count for count in drafted.values())
+    assert not any(count for length, count in drafted.items() if length > 24 + 1)
+    conversation.close()
+    model.close()

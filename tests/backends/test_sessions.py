@@ -31,8 +31,7 @@ from ..fakes.drafters.mtp_files import HYBRIDS, Family, mtp_folder, mtp_target
 from ..fakes.models import llama_tiny
 from ..fakes.models.llama_tiny import FLOAT32, needs_llama, room, tiny_llama
 from ..fakes.models.mirror import GAPS, HALVES, Mirror, alike, close, in_passes, linear, loose
-from ..fakes.models.references import hidden, logits_of, network
-from ..fakes.models.tiny import TREES, WINDOW, reference, tiny_folder, tiny_model
+from ..fakes.models.tiny import TREES, WINDOW, hidden, logits_of, network, reference, tiny_folder, tiny_model
 from ..zoo import gguf_files as zoo
 
 TAPS, LLAMA_TAPS, LAST = (1, 0, 3, 2, 1), (1, 0, 2, 1), (3, 1)
@@ -54,7 +53,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cache
 def tapped(kind: str) -> Any:
-    """A model of its own: asked for hidden states, transformers leaves hooks in it for ever."""
+    """Copy the reference: asked for hidden states, transformers leaves hooks in a model for ever."""
     return deepcopy(reference(kind))
 
 
@@ -221,7 +220,7 @@ def test_recurrent_models_decode_plainly() -> None:
 
 
 def test_committing_a_fully_accepted_chain_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What moves is seen in the cache alone."""
+    """Moves are seen in the cache alone."""
     session: Any = tiny_model("llama").open_session()
     session.prefill(range(10, 20))
     moved: list[list[int]] = []

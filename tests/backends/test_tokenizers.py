@@ -74,7 +74,6 @@ KINDS = {"pieces": _pieces, "letters": _letters}
 
 
 def opened(folder: Path, kind: str, template: str = TEMPLATE, **more: Any) -> tuple[LlamaCodec, Weights]:
-    """The tokenizer of a GGUF file made for the test."""
     values = KINDS[kind]() | {"tokenizer.chat_template": template} | more
     weights = Weights(changed(gguf_of(tiny_folder()), folder / "model.gguf", values), Runtime(), lambda _: True)
     return LlamaCodec(weights), weights
@@ -94,7 +93,6 @@ def codec(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Codec]:
 
 
 def _folder(path: Path) -> Path:
-    """A tokenizer of bytes with the tags as added tokens."""
     from tokenizers import AddedToken
 
     core = byte_level(["<unk>", *ENDS, *letters(), *(f"piece{i}" for i in range(VOCAB))][:FIRST])
@@ -203,9 +201,6 @@ def test_what_may_follow_is_what_the_mask_allows(codec: Codec) -> None:
             assert [token for token in range(VOCAB) if matcher.may_follow(line, token)] == allowed
             assert [t for t in range(VOCAB) if matcher.allows([*line, t])] == [t for t in allowed if t not in matcher.ends]
             line.append(rng.choice(allowed))
-
-
-def test_a_tag_may_be_chosen_under_a_grammar(codec: Codec) -> None:
     codec.ends = codec.ends or (END,)
     matcher = Matcher(codec.grammar_tokenizer(), regex("(<table>|<td>)[a-z]+</td>"))
     assert matcher.allows([IDS["<td>"]])
@@ -364,10 +359,6 @@ def test_any_ids_decode_as_in_transformers() -> None:
         assert model.decode(ids) == codec.decode(ids), ids
     assert model.pieces() == codec.pieces()
     assert model.decode([-1, VOCAB]) == ""
-
-
-@needs_llama
-def test_special_tokens_are_the_files() -> None:
     model = tiny_llama()
     assert model.info.eos_ids == (2,)
     assert model.info.vocabulary == VOCAB
@@ -414,7 +405,7 @@ def test_templates_render_as_in_transformers(source: str) -> None:
 
 @needs_llama
 def test_a_template_that_wants_parts_gets_them(tmp_path: Path) -> None:
-    """As in models for pictures: what it makes of plain texts has none of them."""
+    """Models for pictures have such templates, which take plain texts as parts."""
     source = (
         "{{ bos_token }}{% for m in messages %}{{ m.role | capitalize }}{{ ': ' if m.content[0].type == 'text' else ':' }}"
         "{% for line in m.content %}{{ line.text if line.type == 'text' }}{% endfor %}{{ eos_token }}{% endfor %}Assistant:"

@@ -48,11 +48,11 @@ def test_the_folder_is_found_and_small() -> None:
     assert builtin.path(builtin.BUILTIN_DRAFT) == builtin.path("draft") != folder
     assert (folder / "config.json").is_file()
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 20_000_000
-
-
-def test_a_missing_model_says_what_to_do() -> None:
     with pytest.raises(FileNotFoundError, match=r"specchat\.builtin\.recipe\.train"):
         builtin.path("nothing")
+    work = builtin.path().parent.parent / "work"
+    files = [file for file in builtin.path().parent.parent.rglob("*") if file.is_file() and work not in file.parents]
+    assert sum(file.stat().st_size for file in files) <= 45_000_000
 
 
 def test_the_package_imports_nothing_heavy() -> None:
@@ -78,12 +78,6 @@ def test_it_copies_a_sentence(sentence: str, monkeypatch: pytest.MonkeyPatch) ->
     assert tokenizer.decode(scoring.answers(model, [prompt], 90)[0]) == sentence
 
 
-def test_there_are_forty_judged_prompts() -> None:
-    prompts = handwritten.prompts()
-    assert len({asked["prompt"] for asked in prompts}) == 40
-    assert all(asked["expect"] and asked["answer"] and asked["good"] in (True, False) for asked in prompts)
-
-
 def test_the_transcript_shows_every_judged_answer() -> None:
     published = (handwritten.PROMPTS.parent / "HAND_PROMPTS.md").read_text(encoding="utf-8")
     prompts = handwritten.prompts()
@@ -95,6 +89,9 @@ def test_the_transcript_shows_every_judged_answer() -> None:
     for asked in prompts:
         for line in asked["answer"].split("\n"):
             assert f"> {line}".rstrip() in published
+    prompts = handwritten.prompts()
+    assert len({asked["prompt"] for asked in prompts}) == 40
+    assert all(asked["expect"] and asked["answer"] and asked["good"] in (True, False) for asked in prompts)
 
 
 def test_the_first_answers_are_what_the_weights_say() -> None:
@@ -106,7 +103,6 @@ COUNT = 150 if FULL else 60
 
 
 def drawn(name: str) -> list[tuple[str, str]]:
-    """First exchanges of a task."""
     found = []
     for i in range(COUNT):
         user, assistant, *_ = draw_task(name, Draw(f"answers/{name}/{i}", held_out=i % 2 == 0))
@@ -115,7 +111,6 @@ def drawn(name: str) -> list[tuple[str, str]]:
 
 
 def entries(text: str) -> list[str]:
-    """The items of a list in any notation."""
     return [re.sub(r"^(- |\d+\. )", "", item) for item in re.split(r", |; |\n", text)]
 
 
@@ -125,7 +120,7 @@ def test_what_is_copied_stands_in_the_request(name: str) -> None:
     assert all(answer in asked for asked, answer in drawn(name))
 
 
-def test_sorted_lists_are_sorted() -> None:
+def test_sorted_lists_are_sorted_and_sums_are_right() -> None:
     down = 0
     for asked, answer in drawn("sort"):
         found = entries(answer)
@@ -134,9 +129,6 @@ def test_sorted_lists_are_sorted() -> None:
         down += keys != sorted(keys)
         assert all(item in asked for item in found)
     assert COUNT / 15 < down < COUNT / 2
-
-
-def test_sums_are_right() -> None:
     for _, answer in drawn("arithmetic"):
         left, right = answer.split(" = ")
         a, sign, b = left.split()
@@ -176,12 +168,6 @@ def test_the_files_that_ship_are_the_recipes(tmp_path: Path) -> None:
         "eagle-Q8_0.gguf",
         *(f"{name}-{kind}.gguf" for name in ("target", "draft") for kind in ("Q8_0", "Q4_0")),
     }
-
-
-def test_all_of_builtin_is_small() -> None:
-    work = builtin.path().parent.parent / "work"
-    files = [file for file in builtin.path().parent.parent.rglob("*") if file.is_file() and work not in file.parents]
-    assert sum(file.stat().st_size for file in files) <= 45_000_000
 
 
 WEIGHTS = path()
@@ -253,12 +239,16 @@ def test_the_same_bytes_in_every_process() -> None:
     assert _printed("1") == _printed("2")
 
 
-def test_no_training_prompt_is_held_out() -> None:
-    # What holds for an exchange holds for a chat: each turn of a chat is drawn by itself.
+def test_what_is_held_out_is_asked_in_evaluation_alone() -> None:
+    """Each turn of a chat is drawn alone, so an exchange stands for a chat."""
     for name, task in TASKS.items():
-        d = Draw(f"test/{name}")
+        training = Draw(f"test/{name}")
         for _ in range(30):
-            assert not task.splits or not is_held_out(prompt_text(draw_task(name, d)))
+            assert not task.splits or not is_held_out(prompt_text(draw_task(name, training)))
+        messages = draw_task(name, Draw(f"test/{name}", held_out=True))
+        assert not task.splits or is_held_out(prompt_text(messages))
+        assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
+        assert all(message["content"] for message in messages)
 
 
 @pytest.mark.parametrize("name", ["small_talk", "outside"])
@@ -270,20 +260,9 @@ def test_what_is_asked_in_evaluation_is_not_asked_in_training(name: str) -> None
     assert not {plain(trained) for _ in range(4000)} & {plain(asked) for _ in range(500)}
 
 
-def test_evaluation_prompts_are_held_out() -> None:
-    for name, task in TASKS.items():
-        messages = draw_task(name, Draw(f"test/{name}", held_out=True))
-        assert not task.splits or is_held_out(prompt_text(messages))
-        assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
-        assert all(message["content"] for message in messages)
-
-
-def test_every_fact_holds_its_key() -> None:
+def test_facts_hold_their_keys_and_the_bench_is_drawn() -> None:
     for fact in FACTS:
         assert fact.key in fact.short
         assert len(fact.key) >= 7
-
-
-def test_the_bench_asks_what_training_never_sees() -> None:
     written = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
     assert written == list(bench_tasks(60))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from specchat.backends import ROOT, Sampling, UserError
+from specchat.backends import ROOT, Capabilities, Sampling, UserError
 from specchat.backends.scores import TorchScores
 from specchat.decoders import Acceptance, Context, Tree
 from specchat.decoders.acceptance import accept, passes
@@ -65,14 +65,13 @@ def step(tree: Tree, seed: int, rule: Acceptance) -> list[int]:
 
 
 def chain(rng: np.random.Generator) -> Tree:
-    """One child drawn from q."""
     tree = Tree.chain(0, drawn(Q, rng, 1))
     tree.probs = {0: Draws(Q, (1,))}
     return tree
 
 
 def branching(rng: np.random.Generator) -> Tree:
-    """Two children drawn without replacement, a certain one beside them, and a drawn child below each of the first two."""
+    """Two children drawn without replacement next to a certain one, and a drawn child below each of the first two."""
     first = drawn(Q, rng, 2)
     tree = Tree([0, *first], [ROOT, 0, 0])
     tree.probs = {0: Draws(Q, (1, 2))}
@@ -204,41 +203,33 @@ def test_at_temperature_0_soft_takes_the_drafts_own_probability() -> None:
 HOT = Sampling(temperature=1.0)
 
 
-@pytest.mark.parametrize(
-    "text", ["exact", "rejection", "rejection:token", "soft:0.25", "soft:0", "typical:0.3,0.09", "typical:0.5,0"]
-)
-def test_a_rule_reads_what_it_writes(text: str) -> None:
-    assert str(Acceptance.parse(text)) == text
-    assert Acceptance.parse(f" {text.upper()} ") == Acceptance.parse(text)
-
-
-def test_numbers_may_be_left_out() -> None:
-    assert str(Acceptance.parse("soft")) == "soft:0.3"
+def test_a_rule_reads_what_it_writes_and_refuses_all_else() -> None:
+    for text in "exact rejection rejection:token soft:0.25 soft:0 typical:0.3,0.09 typical:0.5,0".split():
+        assert str(Acceptance.parse(text)) == text
+        assert Acceptance.parse(f" {text.upper()} ") == Acceptance.parse(text)
+    assert str(Acceptance.parse("soft")) == "soft:0.3", "numbers may be left out"
     assert Acceptance.parse("typical") == Acceptance("typical")
-
-
-@pytest.mark.parametrize("text", ["", "exactly", "soft:2", "soft:x", "soft:0.1,0.2", "typical:0.3", "typical:2,1", "exact:1"])
-def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
-    with pytest.raises(UserError, match="exact, rejection, soft:BETA"):
-        Acceptance.parse(text)
+    for text in ("", "exactly", "soft:2", "soft:x", "soft:0.1,0.2", "typical:0.3", "typical:2,1", "exact:1"):
+        with pytest.raises(UserError, match="exact, rejection, soft:BETA"):
+            Acceptance.parse(text)
 
 
 @pytest.mark.parametrize(
-    ("method", "rule", "sampling", "label"),
+    ("method", "rule", "sampling", "able", "label"),
     [
-        ("draft", "exact", HOT, "identical"),
-        ("draft", "rejection", HOT, "same distribution"),
-        ("draft", "rejection", Sampling(), "identical"),
-        ("draft", "soft:0.5", Sampling(), "lossy"),
-        ("lookup", "typical", HOT, "lossy"),
-        ("greedy", "soft:0.5", HOT, "identical"),
-        ("recompute", "rejection", HOT, "identical"),
+        ("draft", "exact", HOT, Capabilities(), "identical"),
+        ("draft", "rejection", HOT, Capabilities(), "same distribution"),
+        ("draft", "rejection", Sampling(), Capabilities(), "identical"),
+        ("draft", "soft:0.5", Sampling(), Capabilities(), "lossy"),
+        ("lookup", "typical", HOT, Capabilities(), "lossy"),
+        ("greedy", "soft:0.5", HOT, Capabilities(), "identical"),
+        ("recompute", "rejection", HOT, Capabilities(), "identical"),
+        ("beam", "rejection", HOT, Capabilities(), get("beam").label),
+        ("draft", "exact", Sampling(), Capabilities(most=2), "identical"),
+        ("draft", "exact", Sampling(), Capabilities(exact=False), "identical but for near ties"),
+        ("greedy", "exact", Sampling(), Capabilities(exact=False), "identical"),
+        ("draft", "soft:0.3", Sampling(), Capabilities(exact=False), "lossy"),
     ],
 )
-def test_the_label_says_what_holds(method: str, rule: str, sampling: Sampling, label: str) -> None:
-    assert effective_label(get(method), Acceptance.parse(rule), sampling) == label
-
-
-def test_beam_search_keeps_its_own_label() -> None:
-    beam = get("beam")
-    assert effective_label(beam, Acceptance("rejection"), HOT) == beam.label
+def test_the_label_says_what_holds(method: str, rule: str, sampling: Sampling, able: Capabilities, label: str) -> None:
+    assert effective_label(get(method), Acceptance.parse(rule), sampling, able) == label

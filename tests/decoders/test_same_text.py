@@ -21,8 +21,7 @@ from ..cases import FULL
 from ..fakes.answers import one_by_one
 from ..fakes.models.llama_tiny import needs_llama
 from ..fakes.models.toy import ToyModel
-from .talk import ROUNDS, Talk, World
-from .worlds import LLAMA, WORLDS, world_of
+from .worlds import LLAMA, ROUNDS, WORLDS, Talk, World, world_of
 
 
 @pytest.mark.parametrize("name", [*WORLDS, *(pytest.param(name, marks=needs_llama) for name in LLAMA)])
@@ -88,7 +87,7 @@ def any_settings(method: str, rng: Random) -> dict[str, Any]:
 @pytest.mark.parametrize("tree", [True, False])
 @pytest.mark.parametrize("method", ["lookup", "fusion", "ngram", "suffix", "recycle", "jacobi", "lookahead", "auto"])
 def test_what_drafts_from_the_text_does_so_with_any_settings(method: str, tree: bool) -> None:
-    """On models without weights that loop and end, which drafts are often right about."""
+    """The models have no weights, and loop and end: drafts are often right about them."""
     if method == "lookahead" and not tree:
         pytest.skip("it needs trees")
     accepted = 0

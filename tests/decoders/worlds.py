@@ -1,25 +1,31 @@
-"""Models on both runtimes with what drafts for them, for tests that go through all of a model's methods."""
+"""Models on both runtimes with what drafts for them, and conversations that go through all of a model's methods at
+random."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from random import Random
 from typing import Any
 
-from specchat.backends import LoadOptions, Model, load_model
-from specchat.backends.grammars.constraint import regex
+from specchat.backends import LoadOptions, Model, Sampling, load_model
+from specchat.backends.grammars.constraint import Constraint, regex
 from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.hf.graphs.graphs import Rerun
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import find_model
-from specchat.decoders import encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.parts.ahead import OwnThread
+from specchat.decoders.parts.schedules import SCHEDULES
+from specchat.decoders.registry import methods, unavailable
 
 from ..cases import FULL
+from ..fakes.answers import one_by_one
 from ..fakes.drafters import gguf_heads, heads
 from ..fakes.drafters.mtp_files import FAMILIES, Family, mtp_target
 from ..fakes.models import gemma
@@ -29,7 +35,6 @@ from ..fakes.models.tiny import smaller_model, tiny_folder, tiny_model
 from ..fakes.prompts import TEXTS
 from ..zoo import gguf_files as zoo
 from .constrained.cases import CONSTRAINTS
-from .talk import World
 
 ARCHITECTURES: tuple[str, ...] = ("gemma2", "lfm2", "mamba2", "qwen35")
 if FULL:
@@ -49,7 +54,6 @@ LETTERS = {"letters": regex("[a-z]{3} [A-Z]{4,30}[.!]")}
 
 
 def endless(kind: str, **runner: Any) -> World:
-    """A tiny model on transformers."""
     model: Any = copy(tiny_model(kind))
     model._runner = replace(model._runner, **runner)  # as a GPU would have it, with `graphs`
     if kind == "bloom":  # whose layers can be left out whole only, which an answer that has begun is told
@@ -140,3 +144,151 @@ LLAMA: dict[str, Callable[[], World]] = {
 @cache
 def world_of(name: str) -> World:
     return (WORLDS | LLAMA)[name]()
+
+
+ROUNDS, TOKENS = (12, 64) if FULL else (2, 16)
+"""Answers that each method begins in a world, and the most tokens of each."""
+CONTEXT, MOST = 256, 24
+"""Context of a conversation, and the longest new text before a part of it is repeated, in tokens."""
+SAMPLINGS = (
+    *[Sampling()] * 3,
+    *(Sampling(temperature=0.8, seed=seed) for seed in (4, 7)),
+    Sampling(temperature=1.2, top_p=0.9, min_p=0.02, repetition_penalty=1.2, seed=2),
+    Sampling(temperature=0.8, top_k=40, seed=3),
+    Sampling(repetition_penalty=1.3),
+    Sampling(temperature=1e6, seed=-5),
+    Sampling(temperature=1e-6, repetition_penalty=1e6),
+    Sampling(temperature=1, top_p=1e-9, seed=10**30),
+)
+DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
+WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
+MERGED: dict[str, Any] = {"merge": "lookup,recycle", "nodes": 20}
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "lookup": [{"variant": "reference"}, {"nodes": 64}],
+    "ngram": [{"n": 5, "key": 1}, {"store": "all", "fill": "random"}],
+    "recycle": [{"successors": 2, "nodes": 8, "shape": "fixed"}],
+    "suffix": [{"tree": True, "factor": 4.0, "floor": 0.0}],
+    "jacobi": [{"slide": False}],
+    "lookahead": [{"window": 1, "ngram": 2}],
+    "draft": [{"schedule": schedule, "tokens": 4} for schedule in SCHEDULES],
+    "tree": [{"expansion": "2,2,1"}, MERGED, {"nodes": 64}],
+    "pard": [{"width": 1, "floor": 0}, {"nodes": 40, "width": 8, "floor": 0}],
+    "early-exit": [{"layers": 2}, *({"skip": skip, "threshold": 0.05} for skip in ("1a", "0m,2a", "1-2a", "2"))],
+    "eagle": [DEEP, {**DEEP, "width": 1}, MERGED],
+    "mtp": [DEEP, {**DEEP, "width": 1}, MERGED],
+    "medusa": [WIDE, {**WIDE, "width": 1}],
+    "dflash": [WIDE, {**WIDE, "width": 1}, MERGED],
+}
+"""Settings beside the defaults."""
+Way = tuple[str, dict[str, Any]]
+
+
+@dataclass
+class World:
+    """A model with what drafts for it."""
+
+    model: Model
+    drafts: Sequence[Model] = ()
+    head: Head | None = None
+    constraints: dict[str, Constraint] = field(default_factory=dict)
+    begins: Sequence[int] = ()
+    """What every prompt begins with."""
+    without: Sequence[str] = ()
+    """Methods to leave out."""
+    letters: range = range(8, 208)
+    """The ids that its prompts are made of."""
+    prompts: Sequence[Sequence[int]] = ()
+    """Some to choose from; random ones if there are none."""
+    plain: dict[Any, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ends, self.model = self.model.info.eos_ids, copy(self.model)
+
+    def ways(self) -> list[tuple[str, list[dict[str, Any]]]]:
+        """The methods that give plain decoding's text here, and settings to try each with."""
+        pard = any(draft.info.pard_token is not None for draft in self.drafts)
+        asked = {"draft_model": bool(self.drafts), "pard": pard, "head": self.head and self.head.info}
+        able = self.model.info.capabilities
+        found = [
+            (name, [{}, *VARIANTS.get(name, ())])
+            for name, method in methods().items()
+            if method.label == "identical" and not unavailable(method, able, **asked)  # type: ignore[arg-type]
+            if name not in self.without
+        ]
+        own = {"greedy", "lookup", self.head.info.kind} if self.head is not None else {name for name, _ in found}
+        return [(name, settings) for name, settings in found if name in own]
+
+    def answer(self, prompt: Sequence[int], sampling: Sampling, constraint: str) -> list[int]:
+        key = (*prompt, sampling, constraint)
+        if key not in self.plain:
+            eos = self.ends if constraint else ()
+            self.model.info = replace(self.model.info, eos_ids=eos)
+            self.plain[key] = one_by_one(self.model, prompt, sampling, TOKENS, self.constraints.get(constraint))
+        return self.plain[key]
+
+
+class Talk:
+    """A conversation that is asked one thing after the other."""
+
+    def __init__(self, world: World, seed: object) -> None:
+        self.world, self.rng = world, Random(repr(seed))
+        self.conversation = Conversation(world.model, draft_model=world.drafts or None, head=world.head, context=CONTEXT)
+        self.prompt: list[int] = []
+        self.text: list[int] = []
+        self.accepted = Counter[str]()
+
+    def some(self, most: int) -> list[int]:
+        return self.rng.choices(self.world.letters, k=self.rng.randint(1, most))
+
+    def next_prompt(self) -> list[int]:
+        """A new text, one that holds what comes next already, the next turn, an earlier place in it, or the same once more."""
+        if self.world.prompts and self.rng.random() < 0.7:
+            return list(self.rng.choice(self.world.prompts))
+        new = [*self.world.begins, *self.some(MOST)]
+        new += new[: self.rng.randrange(len(new))]
+        match self.rng.randrange(5 if 0 < len(self.text) < CONTEXT - 3 * TOKENS else 2):
+            case 1:
+                return [*new, *self.world.answer(new, Sampling(), ""), *new][: CONTEXT - 2 * TOKENS]
+            case 2:
+                return [*self.text, *self.some(4)]
+            case 3:
+                return [*self.text[: self.rng.randrange(1, len(self.text))], *self.some(4)]
+            case 4:
+                return self.prompt
+        return new
+
+    def ask(self, way: Way, others: Sequence[Way]) -> None:
+        """Ask for an answer that begins in one way, and compare."""
+        rng, world, prompt = self.rng, self.world, self.next_prompt()
+        sampling, constraint = rng.choice(SAMPLINGS), rng.choice(("", "", *world.constraints))
+        whole = world.answer(prompt, sampling, constraint)
+        eos = world.ends if constraint else (whole[rng.randrange(len(whole))],) if rng.random() < 0.2 else ()
+        limit = rng.choice((TOKENS, TOKENS, rng.randint(1, TOKENS)))
+        wanted = whole[: next((i for i, token in enumerate(whole, 1) if token in eos), len(whole))][:limit]
+        told = f"{way}, {sampling}, {constraint}, {eos}: {prompt}"
+        world.model.info = replace(world.model.info, eos_ids=eos)
+        options: dict[str, Any] = {"sampling": sampling, "constraint": world.constraints.get(constraint), "max_tokens": limit}
+        generation = Generation(self.conversation, prompt, way[0], settings=way[1], **options)
+        ends, switching = rng.randint(1, 60), rng.random() < 0.4
+        while generation.finish_reason is None:
+            step = generation.run_pass()
+            assert generation.answer == wanted[: len(generation.answer)], told
+            if step is not None:
+                self.accepted[step.method] += step.accepted
+                check(step.tree, eos)
+            if generation.finish_reason is None and len(generation.answer) >= ends:
+                generation.cancel()
+            elif generation.finish_reason is None and switching and rng.random() < 0.4:
+                generation.switch(*rng.choice(others))
+        if generation.finish_reason != "cancelled":
+            assert (generation.answer, generation.finish_reason) == (wanted, "eos" if wanted[-1] in eos else "length"), told
+        assert list(self.conversation.session.tokens) == generation.tokens[: self.conversation.session.length]
+        self.prompt, self.text = prompt, list(generation.tokens)
+
+
+def check(tree: Any, eos: Sequence[int]) -> None:
+    """A draft is a tree without equal siblings, and nothing hangs below an end."""
+    assert all(parent < node for node, parent in enumerate(tree.parents))
+    siblings = list(zip(tree.parents, tree.tokens, strict=True))
+    assert len(set(siblings)) == len(siblings)
+    assert not any(tree.tokens[parent] in eos for parent in tree.parents if parent > 0)

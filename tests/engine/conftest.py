@@ -14,7 +14,6 @@ from ..fakes.engines import BareEngine
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log file of this test's own."""
     return tmp_path / "logs" / "engine.log"
 
 
@@ -29,6 +28,5 @@ def engine(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture
 def client(log: Path) -> Iterator[EngineClient]:
-    """A client with a process of its own."""
     with EngineClient(log=log) as client:
         yield client

@@ -104,7 +104,7 @@ def test_two_servers_race(client: EngineClient, tmp_path: Path, engine: str, str
 def test_two_answers_of_one_server_are_compared(
     client: EngineClient, engine: str, stream: Callable[..., Any], position: int
 ) -> None:
-    """By token where the ids are told, else by the run."""
+    """Tokens are compared where the ids are known, else runs."""
     answers = iter([stream(PLAIN), stream(WRITTEN), stream(WRITTEN), stream(OTHER)])
     with serving(engine, lambda _: next(answers)) as server, chatting(client, server.url) as dialogue:
         race = started(dialogue, [RaceEntry(dialogue.method)] * 2, "Tell me.")

@@ -44,7 +44,6 @@ def answered(
 def plain(
     model: Model, prompt: str | Sequence[int], max_tokens: int | None = None, sampling: Sampling | None = None, **options: Any
 ) -> list[int]:
-    """The plain method's tokens."""
     return answered(model, prompt, max_tokens=max_tokens, sampling=sampling, **options)[0].answer
 
 

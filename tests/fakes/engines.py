@@ -32,7 +32,6 @@ def recorded(folder: Path, pace: float = 0.0, more: dict[str, str] | None = None
 
 
 def steps_of(events: Iterable[Event], id: int) -> list[StepRecord]:
-    """All steps of an answer."""
     return [step for event in events if isinstance(event, Steps) and event.id == id for step in event.steps]
 
 
@@ -48,7 +47,6 @@ def answer(client: EngineClient, id: int) -> list[Event]:
 
 
 def until(client: EngineClient, seen: list[Event], enough: Callable[[list[Event]], bool]) -> None:
-    """Collect events into `seen` until there are enough."""
     while not enough(seen):
         event = client.wait(120)
         assert event is not None, f"nothing comes; the last were {seen[-3:]}"
@@ -64,8 +62,6 @@ def wait_until(holds: Callable[[], object]) -> None:
 
 
 def ended(*ids: int) -> Callable[[list[Event]], bool]:
-    """Whether all these answers have ended."""
-
     def check(seen: list[Event]) -> bool:
         over = {event.id for event in seen if isinstance(event, Finished) or (isinstance(event, Failed) and event.ended)}
         return over >= set(ids)
@@ -116,7 +112,7 @@ class BareEngine:
 
 
 def paced() -> dict[str, str]:
-    """What a program needs in its environment so that time passes only in a recorded model's passes, at that model's pace."""
+    """Environment in which time passes only in a recorded model's passes, at that model's pace."""
     folders = [str(Path(__file__).parent / "paced"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(folders)}
 

@@ -40,7 +40,7 @@ class Written:
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of each pass. The end token is in the last, if that had a draft, else it took a pass of its own."""
+        """Tokens of each pass. An end token is in the last, if that had a draft, else it took another pass."""
         out = [len(one.tokens) for one in self.passes]
         if not self.eos:
             return out
@@ -52,7 +52,7 @@ class Written:
 
     @property
     def accepted(self) -> int:
-        """With an end token all tokens before it in the last pass were guesses."""
+        """Accepted guesses; an end token makes guesses of all tokens before it in its pass."""
         return sum(one.accepted for one in self.passes) + self.eos * (self.passes[-1].drafted > 0)
 
 
@@ -70,14 +70,18 @@ def event(body: Any) -> bytes:
     return f"data: {json.dumps(body)}\n\n".encode()
 
 
+DONE = b"data: [DONE]\n\n"
+LAST: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": []}
+"""What comes behind the answer."""
+
+
 def _chat(delta: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finish, **more.pop("choice", {})}
-    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
+    return LAST | {"created": 1, "model": "m", "choices": [choice], **more}
 
 
 def _texts(written: Written) -> Iterator[tuple[int, int, str | None]]:
-    """For each token, the number of its pass, its own, and the text that it completes; None where it ends within a
-    character."""
+    """Yield for each token the number of its pass, its own, and the text that it completes; None within a character."""
     held, number = b"", 0
     for at, one in enumerate(written.passes):
         for token in one.tokens:
@@ -91,39 +95,32 @@ def _texts(written: Written) -> Iterator[tuple[int, int, str | None]]:
             yield at, number, text
 
 
+def _by_pass(written: Written) -> list[tuple[str, int]]:
+    """Text and tokens of each pass, that of an end token among them."""
+    texts = [""] * len(written.lengths)
+    for at, _, text in _texts(written):
+        texts[at] += text or ""
+    return list(zip(texts, written.lengths, strict=True))
+
+
 def llama_server(written: Written, finish: str = "stop") -> list[bytes]:
     """An event for each token; all of a pass have its time and its counts."""
-    out, drafted, accepted = [event(_chat({"role": "assistant", "content": None}))], 0, 0
-    before = -1
-    timings: dict[str, Any] = {}
 
-    def told(at: int, number: int) -> dict[str, Any]:
+    def timings(at: int, number: int) -> dict[str, Any]:
+        begun = written.passes[: at + 1]
+        drafted = sum(one.drafted for one in begun)
+        accepted = sum(one.accepted for one in begun) if at < len(written.passes) - 1 else written.accepted
         counts = {"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {}
-        read = {"cache_n": 2, "prompt_n": 11, "prompt_ms": 31.5}
-        return {**read, "predicted_n": number, "predicted_ms": 0.001 + at * 1.25, **counts}
+        prompt = {"cache_n": 2, "prompt_n": 11, "prompt_ms": 31.5}
+        return {**prompt, "predicted_n": number, "predicted_ms": 0.001 + at * 1.25, **counts}
 
-    total = 0
-    for at, number, text in _texts(written):
-        if at != before:
-            before = at
-            one = written.passes[at]
-            drafted += one.drafted
-            last = at == len(written.passes) - 1 and written.eos
-            accepted += one.accepted + (last and one.drafted > 0)
-        timings, total = told(at, number), number
-        if text is not None:
-            out.append(event(_chat({"content": text}, timings=timings)))
-    if written.eos and written.passes[-1].drafted:
-        timings = told(before, total + 1)
-    elif written.eos:
-        timings = told(before + 1, total + 1)
-    count = int(timings.get("predicted_n", 0))
-    usage = {"completion_tokens": count, "prompt_tokens": 13, "prompt_tokens_details": {"cached_tokens": 2}}
-    out.append(event(_chat({}, finish)))
-    out.append(
-        event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage, "timings": timings})
-    )
-    return [*out, b"data: [DONE]\n\n"]
+    tokens = list(_texts(written))
+    out = [event(_chat({"role": "assistant", "content": None}))]
+    out += [event(_chat({"content": text}, timings=timings(at, number))) for at, number, text in tokens if text is not None]
+    alone = written.eos and not written.passes[-1].drafted  # the end token has a pass of its own
+    last = timings(len(written.passes) - 1 + alone, len(tokens) + written.eos)
+    usage = {"completion_tokens": last["predicted_n"], "prompt_tokens": 13, "prompt_tokens_details": {"cached_tokens": 2}}
+    return [*out, event(_chat({}, finish)), event(LAST | {"usage": usage, "timings": last}), DONE]
 
 
 def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, ids: Sequence[int] = ()) -> list[bytes]:
@@ -135,53 +132,41 @@ def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, ids: S
         ids: of the tokens; numbers from 100 on if there are none.
     """
     out = [event(_chat({"role": "assistant", "content": ""}, prompt_token_ids=list(range(13))))]
-    texts = [""] * len(written.lengths)
-    for at, _, text in _texts(written):
-        texts[at] += text or ""
     chunks: list[tuple[str, int]] = []
-    for at, (text, count) in enumerate(zip(texts, written.lengths, strict=True)):
-        if at in merged and chunks:
-            chunks[-1] = (chunks[-1][0] + text, chunks[-1][1] + count)
-        else:
-            chunks.append((text, count))
+    for at, (text, count) in enumerate(_by_pass(written)):
+        before = chunks.pop() if at in merged and chunks else ("", 0)
+        chunks.append((before[0] + text, before[1] + count))
     number = 0
-    for i, (text, count) in enumerate(chunks):
+    for i, (text, count) in enumerate(chunks, 1):
         own = list((ids or range(100, 10_000))[number : number + count])
         number += count
-        out.append(event(_chat({"content": text}, "stop" if i == len(chunks) - 1 else None, choice={"token_ids": own})))
+        out.append(event(_chat({"content": text}, "stop" if i == len(chunks) else None, choice={"token_ids": own})))
     drafts = [(count - 1, one.drafted) for count, one in zip(written.lengths, written.passes, strict=False) if one.drafted]
-    account: dict[str, Any] = {
-        "num_spec_steps": len(drafts),
-        "num_accepted_draft_tokens": sum(a for a, _ in drafts),
-        "num_draft_tokens": sum(d for _, d in drafts),
-    }
+    accepted, drafted = [a for a, _ in drafts], [d for _, d in drafts]
+    account: dict[str, Any] = {"num_spec_steps": len(drafts), "num_accepted_draft_tokens": sum(accepted)}
+    account |= {"num_draft_tokens": sum(drafted)}
     if drafts:
-        account |= {"per_step_accepted": [a for a, _ in drafts], "per_step_drafted": [d for _, d in drafts]}
+        account |= {"per_step_accepted": accepted, "per_step_drafted": drafted}
     usage = {"prompt_tokens": 13, "total_tokens": 13 + number, "completion_tokens": number}
-    last = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage}
-    out.append(event(last | ({"metrics": {"speculative_decoding": account}} if told else {})))
-    return [*out, b"data: [DONE]\n\n"]
+    metrics = {"metrics": {"speculative_decoding": account}} if told else {}
+    return [*out, event(LAST | {"usage": usage} | metrics), DONE]
 
 
 def sglang(written: Written) -> list[bytes]:
     """An event for each pass with the tokens so far, and at the end how many passes there were."""
     out, number = [event(_chat({"role": "assistant", "content": ""}))], 0
-    texts = [""] * len(written.lengths)
-    for at, _, text in _texts(written):
-        texts[at] += text or ""
-    for text, count in zip(texts, written.lengths, strict=True):
+    for text, count in _by_pass(written):
         number += count
         out.append(event(_chat({"content": text}, usage={"prompt_tokens": 13, "completion_tokens": number})))
-    account = {"spec_verify_ct": len(texts) - 1, "spec_num_proposed_drafts": 40, "spec_num_correct_drafts": 20}
+    account = {"spec_verify_ct": len(written.lengths) - 1, "spec_num_proposed_drafts": 40, "spec_num_correct_drafts": 20}
     more = {"usage": {"prompt_tokens": 13, "completion_tokens": number}, "sglext": {"spec_tokens_details": account}}
-    return [*out, event(_chat({}, "stop", **more)), b"data: [DONE]\n\n"]
+    return [*out, event(_chat({}, "stop", **more)), DONE]
 
 
 def text_only(written: Written, finish: str | None = "stop") -> list[bytes]:
     """An event for each token, with its text alone."""
-    out = [event(_chat({"role": "assistant"}))]
-    out += [event(_chat({"content": text})) for _, _, text in _texts(written) if text is not None]
-    return [*out, event(_chat({}, finish)), b"data: [DONE]\n\n"]
+    texts = [event(_chat({"content": text})) for _, _, text in _texts(written) if text is not None]
+    return [event(_chat({"role": "assistant"})), *texts, event(_chat({}, finish)), DONE]
 
 
 MODELS: dict[str, Any] = {
@@ -190,36 +175,32 @@ MODELS: dict[str, Any] = {
     "SGLang": {"object": "list", "data": [{"id": "m", "owned_by": "sglang", "max_model_len": 4096}]},
     "OpenAI-compatible": {"object": "list", "data": [{"id": "big", "owned_by": "me"}, {"id": "small", "owned_by": "me"}]},
 }
+_POSITION = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="builtin",position="{}"}} 0.0'
 METRICS = "\n".join(
-    (
+    [
         "# HELP vllm:spec_decode_num_drafts_total Number of drafts.",
         'vllm:spec_decode_num_drafts_total{engine="0",model_name="builtin"} 0.0',
-        *(
-            f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="builtin",position="{i}"}} 0.0'
-            for i in range(10)
-        ),
-    )
+        *map(_POSITION.format, range(10)),
+    ]
 )
 
 
 def routes_of(engine: str, speculates: bool = True) -> dict[str, tuple[int, Any]]:
-    """What an engine answers about itself."""
-    found: dict[str, tuple[int, Any]] = {"/v1/models": (200, MODELS[engine])}
+    """Routes by which an engine describes itself."""
+    routes: dict[str, tuple[int, Any]] = {"/v1/models": (200, MODELS[engine])}
     match engine:
         case "llama-server":
             settings = {"n_ctx": 2048, "params": {"speculative.types": "none"}}
-            found["/props"] = (200, {"default_generation_settings": settings, "build_info": "b1-0c1e570"})
-            found["/slots"] = (200, [{"id": 0, "n_ctx": 2048, "speculative": speculates, "is_processing": False}])
+            routes["/props"] = (200, {"default_generation_settings": settings, "build_info": "b1-0c1e570"})
+            routes["/slots"] = (200, [{"id": 0, "n_ctx": 2048, "speculative": speculates, "is_processing": False}])
         case "vLLM":
-            found["/version"] = (200, {"version": "0.32.0"})
-            found["/metrics"] = (200, METRICS if speculates else "vllm:num_requests_running 0.0")
+            routes["/version"] = (200, {"version": "0.32.0"})
+            routes["/metrics"] = (200, METRICS if speculates else "vllm:num_requests_running 0.0")
         case "SGLang":
             kind = "EAGLE3" if speculates else None
-            found["/server_info"] = (
-                200,
-                {"version": "0.5.23", "speculative_algorithm": kind, "speculative_num_draft_tokens": 4},
-            )
-    return found
+            info = {"version": "0.5.23", "speculative_algorithm": kind, "speculative_num_draft_tokens": 4}
+            routes["/server_info"] = (200, info)
+    return routes
 
 
 TOKEN = re.compile(r"<[^<>]*>|\s?[^\s<>]+|\s")
@@ -262,7 +243,6 @@ class FakeServer:
 
 @contextmanager
 def serving(engine: str = "OpenAI-compatible", stream: Any = (), **more: Any) -> Iterator[FakeServer]:
-    """A server of this engine's kind."""
     speculates = more.pop("speculates", True)
     settings = {"speculative.types": "none,ngram-simple" if speculates else "none"}
     fake = FakeServer({**routes_of(engine, speculates), **more.pop("routes", {})}, stream, **more)
@@ -328,7 +308,7 @@ def serving(engine: str = "OpenAI-compatible", stream: Any = (), **more: Any) ->
                 self.wfile.write(b"0\r\n\r\n")
 
         def _wait(self, seconds: float) -> None:
-            """As long as somebody listens."""
+            """Wait while the client listens."""
             until = time.monotonic() + seconds
             self.connection.settimeout(0.01)
             while time.monotonic() < until:

@@ -50,7 +50,7 @@ class RealServer:
     log: Path
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """A request of its own, past everything that is tested."""
+        """Send a request past everything that is tested."""
         data = json.dumps({"model": self.model, **body}).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"})
         with _opener().open(request, timeout=120) as response:
@@ -123,7 +123,6 @@ SPECULATION = {
 
 
 def kinds() -> list[str]:
-    """Those that can be started here."""
     found = ["llama_cpp.server", "llama_cpp.server lookup", "transformers"]
     if os.environ.get("SPECCHAT_LLAMA_SERVER"):
         found += [f"llama-server {name}" for name in SPECULATION if not name.startswith("vllm")]

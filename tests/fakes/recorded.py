@@ -24,136 +24,94 @@ from specchat.backends.thinking.thoughts import Thoughts
 from specchat.backends.transcripts import scan_transcripts
 
 CONTEXT = 131_072
-"""Tokens that a recorded model holds unless told otherwise: the usual limit of current models."""
-
+"""Tokens that a recorded model holds unless a test asks for another limit: the usual one of current models."""
 CERTAINTY = 0.9
-"""Probability given to the recorded token; a record tells nothing about the others, which share the rest evenly."""
-
+"""Probability of the recorded token; a record says nothing about the others, which share the rest evenly."""
 NODE_SLOPE = 0.02
-"""What each node after the first adds to a paced pass, as a share of a one-node pass: about that of a small model."""
-
+"""Cost of each node after the first of a paced pass, as a share of a one-node pass: about that of a small model."""
 NO_LAYERS = "A recorded transcript has no layers."
-
 ECHOES = 3
-"""How often the answer to a prompt that is not on record repeats it: enough for every drafter to find matches."""
-
-Record = tuple[Sequence[int], Sequence[int]]
-"""(prompt tokens, response tokens without EOS)."""
+"""Repetitions of a prompt that is not on record in its answer: enough for every drafter to find matches."""
 
 
 class WordTokenizer:
     """Words of given texts, and UTF-8 bytes for all else: needs no file and loses nothing.
 
-    Ids 0 … 255 are bytes, `eos_id` (256 unless told otherwise) ends a text, the ASCII words (with the space before
-    them) of `texts` follow. What is not ASCII goes byte by byte, which makes a recorded chat a fair test of text out of
-    tokens.
+    Ids 0 … 255 are bytes, EOS is 256, the ASCII words (with the space before them) of `texts` follow. What is not ASCII goes
+    byte by byte, which makes a recorded chat a fair test of text out of tokens.
     """
 
     WORD = re.compile(r" ?[A-Za-z0-9_]+")
+    eos_id = 256
 
-    def __init__(self, texts: Iterable[str] = (), eos_id: int = 256) -> None:
-        self.eos_id = eos_id
+    def __init__(self, texts: Iterable[str] = ()) -> None:
         words = dict.fromkeys(word for text in texts for word in self.WORD.findall(text) if len(word) > 1)
-        self._ids = {word: eos_id + 1 + i for i, word in enumerate(words)}
-        self._bytes = dict(enumerate(bytes([b]) for b in range(256)))
-        self._bytes.update((i, word.encode()) for word, i in self._ids.items())
-        self.size = eos_id + 1 + len(words)
+        self._ids = {word: self.eos_id + 1 + i for i, word in enumerate(words)}
+        self._bytes = dict(enumerate(bytes([byte]) for byte in range(256))) | {
+            i: word.encode() for word, i in self._ids.items()
+        }
+        self.size = self.eos_id + 1 + len(words)
 
     def encode(self, text: str) -> list[int]:
-        out: list[int] = []
-        end = 0
-        for match in self.WORD.finditer(text):
-            out += text[end : match.start()].encode(errors="replace")
-            known = self._ids.get(match.group())
-            if known is None:
-                out += match.group().encode()
-            else:
-                out.append(known)
-            end = match.end()
-        out += text[end:].encode(errors="replace")
-        return out
+        ids: list[int] = []
+        for part in re.split(f"({self.WORD.pattern})", text):
+            ids += [self._ids[part]] if part in self._ids else part.encode(errors="replace")
+        return ids
 
     def decode(self, tokens: Sequence[int]) -> str:
         return b"".join(self._bytes.get(token, b"") for token in tokens).decode(errors="replace")
 
     def pieces(self) -> list[str]:
-        out = [f"<{i}>" for i in range(self.size)]
-        out[self.eos_id] = "<eos>"
-        for i, raw in self._bytes.items():
-            out[i] = raw.decode() if raw.isascii() else f"<0x{raw[0]:02X}>"
-        return out
+        pieces = {i: raw.decode() if raw.isascii() else f"<0x{raw[0]:02X}>" for i, raw in self._bytes.items()}
+        return [pieces.get(i, "<eos>") for i in range(self.size)]
 
 
 class RecordedModel(Model):
-    """Recorded (prompt, response) token sequences as the target.
+    """Recorded answers as the target.
 
-    After a path (committed tokens, then the node's ancestors and itself) that is a prefix of a record's prompt +
-    response the choice is the recorded next token; at the end of the response and anywhere off the record it is EOS.
-    Where several records agree with the path, the first one whose response it has reached decides, else the first one.
-    The sampling settings change nothing: what was recorded was chosen already.
+    After a path (committed tokens, then the node's ancestors and itself) that is a prefix of a record's prompt + response the
+    choice is the recorded next token; at the end of the response and anywhere off the record it is EOS. Where several records
+    agree with the path, the first one whose response it has reached decides, else the first one. The sampling settings change
+    nothing: what was recorded was chosen already.
+
+    Args:
+        tokenizer: of the records; by default of bytes.
+        cost: seconds that a pass over n nodes is made to take; None for as fast as it goes.
     """
 
     def __init__(
         self,
-        records: Iterable[Record],
         *,
         tokenizer: WordTokenizer | None = None,
         cost: Callable[[int], float] | None = None,
         context: int = CONTEXT,
         name: str = "recorded",
-        path: str = "",
     ) -> None:
-        """Make the model.
-
-        Args:
-            records: token ids of prompts and responses; EOS is added where a response does not end in it.
-            tokenizer: what the ids mean; by default UTF-8 bytes, with EOS above the highest id of the records.
-            cost: seconds that a pass over n nodes is made to take; None for as fast as it goes.
-            context: most tokens of a conversation.
-            name: as the user named it.
-            path: file that it was read from.
-        """
-        pairs = [(tuple(prompt), tuple(response)) for prompt, response in records]
-        if tokenizer is None:
-            highest = max((token for pair in pairs for part in pair for token in part), default=0)
-            tokenizer = WordTokenizer(eos_id=max(256, highest + 1))
-        self.tokenizer = tokenizer
-        self.cost = cost
+        self.tokenizer, self.cost = tokenizer or WordTokenizer(), cost
         self.lines: list[tuple[int, ...]] = []
         """Each record's prompt + response, without EOS."""
         self.starts: list[int] = []
         """Where each record's response starts."""
         self._by_prompt: dict[tuple[int, ...], int] = {}
-        self._texts: dict[str, Record] = {}
-        for prompt, response in pairs:
-            self.add(prompt, response)
+        self._texts: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
         self.info = ModelInfo(
-            name=name,
+            name,
             backend="recorded",
             device="",
             dtype="",
             architecture="recorded transcript",
             parameters=0,
             layers=0,
-            vocabulary=tokenizer.size,
+            vocabulary=self.tokenizer.size,
             context=context,
-            eos_ids=(tokenizer.eos_id,),
+            eos_ids=(self.tokenizer.eos_id,),
             has_template=True,
             capabilities=Capabilities(reasons={"layers": NO_LAYERS, "states": NO_LAYERS}),
-            path=path,
+            path=name.removeprefix("recorded:").partition("?")[0],
         )
 
     def add(self, prompt: Sequence[int], response: Sequence[int], text: str | None = None) -> None:
-        """Record one more answer; the first answer to a prompt stays.
-
-        Args:
-            prompt: token ids.
-            response: token ids, with or without EOS at the end.
-            text: the prompt as a chat message would give it.
-        """
-        eos = self.tokenizer.eos_id
-        if response and response[-1] == eos:
-            response = response[:-1]
+        """Record one more answer, without EOS; the first answer to a prompt stays. `text` is the prompt as a chat message."""
         if self._by_prompt.setdefault(tuple(prompt), len(self.lines)) == len(self.lines):
             self.lines.append((*prompt, *response))
             self.starts.append(len(prompt))
@@ -162,24 +120,23 @@ class RecordedModel(Model):
         if text is not None:
             self._texts.setdefault(text.strip(), (tuple(prompt), tuple(response)))
 
-    def token_at(self, record: int, position: int) -> int:
-        """The token that a record holds at an absolute position; EOS after its end."""
+    def _token_at(self, record: int, position: int) -> int:
+        """Find the token that a record holds at an absolute position; EOS after its end."""
         line = self.lines[record]
         return line[position] if position < len(line) else self.tokenizer.eos_id
 
     def narrow(self, matching: tuple[int, ...], position: int, token: int) -> tuple[int, ...]:
         """Filter the records that agree with a path of `position` tokens: those that go on with `token`."""
         if len(matching) == 1:  # the usual case, once a path has left the records' common start
-            return matching if self.token_at(matching[0], position) == token else ()
-        out = tuple(record for record in matching if self.token_at(record, position) == token)
-        return matching if len(out) == len(matching) else out  # shared, so that long prompts take no memory
+            return matching if self._token_at(matching[0], position) == token else ()
+        kept = tuple(record for record in matching if self._token_at(record, position) == token)
+        return matching if len(kept) == len(matching) else kept  # shared, so that long prompts take no memory
 
     def next_token(self, matching: tuple[int, ...], position: int) -> int | None:
-        """The choice after a path of `position` tokens that these records agree with; None off the record."""
-        for record in matching:
-            if position >= self.starts[record]:
-                return self.token_at(record, position)
-        return self.token_at(matching[0], position) if matching else None
+        """Choose after a path of `position` tokens that these records agree with; None off the record."""
+        reached = (record for record in matching if position >= self.starts[record])
+        record = next(reached, matching[0] if matching else None)
+        return None if record is None else self._token_at(record, position)
 
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> RecordedSession:
         self.tapped(taps)
@@ -198,11 +155,11 @@ class RecordedModel(Model):
     ) -> list[int]:
         """Token ids of a chat: the messages' texts, an assistant's closed by EOS.
 
-        The last user message decides the answer: the recorded one if a record's prompt is this text, else one made up
-        that repeats it, so that a test chat always answers. The chat is put on record as a prompt of its own.
+        The last user message decides the answer: the recorded one if a record's prompt is this text, else one made up that
+        repeats it, so that a test chat always answers. The chat is put on record as a prompt of its own.
         """
-        asked = next((m["content"] for m in reversed(messages) if m["role"] == "user"), None)
-        if asked is None:
+        question = next((m["content"].strip() for m in reversed(messages) if m["role"] == "user"), None)
+        if question is None:
             raise UserError("A recorded transcript answers a user's message, and this chat has none. Write one.")
         tokens: list[int] = []
         for message in messages:
@@ -210,9 +167,8 @@ class RecordedModel(Model):
             tokens += self.tokenizer.encode(text) if tokens else self.encode(text)
             if message["role"] == "assistant":
                 tokens.append(self.tokenizer.eos_id)
-        known = self._texts.get(asked.strip())
-        echo = "\n".join([f"You said: {asked.strip()}"] * ECHOES)
-        self.add(tokens, known[1] if known else self.tokenizer.encode(echo))
+        echo = "\n".join([f"You said: {question}"] * ECHOES)
+        self.add(tokens, self._texts[question][1] if question in self._texts else self.tokenizer.encode(echo))
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -222,16 +178,15 @@ class RecordedModel(Model):
         return self.tokenizer.pieces()
 
     def close(self) -> None:
-        self.lines, self.starts = [], []
-        self._by_prompt, self._texts = {}, {}
+        for records in (self.lines, self.starts, self._by_prompt, self._texts):
+            records.clear()
 
 
 @dataclass(slots=True)
 class RecordedNode(Node):
-    """A tentative token."""
+    """A tentative token, with the records that agree with its path."""
 
     matching: tuple[int, ...]
-    """The records that agree with its path."""
 
 
 class RecordedSession(TreeSession[RecordedNode]):
@@ -262,15 +217,13 @@ class RecordedSession(TreeSession[RecordedNode]):
         return RecordedScores(self._model, wanted, [self._place(node) for node in wanted])
 
     def _node(self, token: int, parent: int, above: RecordedNode | None) -> RecordedNode:
-        """A node below another, or below the committed tail, with the records that agree with its path."""
         position = self.length if above is None else above.position + 1
         matching = self._matching[-1] if above is None else above.matching
         return RecordedNode(token, parent, position, True, self._model.narrow(matching, position, token))
 
     def _place(self, node: int) -> tuple[int, tuple[int, ...]]:
         """Position of the token that a node predicts, and the records that agree up to there."""
-        found = self._nodes[node]
-        return found.position + 1, found.matching
+        return self._nodes[node].position + 1, self._nodes[node].matching
 
     def _catch_up(self) -> None:
         """Match again if the model has new records (a chat puts its next prompt on record)."""
@@ -297,31 +250,23 @@ class RecordedSession(TreeSession[RecordedNode]):
 
 
 class RecordedScores(Scores):
-    """The record's choices. As probabilities: CERTAINTY for the recorded token, the rest spread evenly over the
-    others."""
+    """The record's choices. As probabilities: CERTAINTY for the recorded token, the rest spread evenly over the others."""
 
     def __init__(self, model: RecordedModel, nodes: Sequence[int], places: Sequence[tuple[int, tuple[int, ...]]]) -> None:
         self.nodes = tuple(nodes)
         self.positions = tuple(position for position, _ in places)
-        found = [model.next_token(matching, position) for position, matching in places]
-        eos = model.tokenizer.eos_id
-        self._chosen = [eos if token is None else token for token in found]
+        choices = [model.next_token(matching, position) for position, matching in places]
+        self._chosen = [model.tokenizer.eos_id if token is None else token for token in choices]
         self._size = model.info.vocabulary
-
-    @property
-    def _other(self) -> float:
-        """Natural log-probability of each token that is not the recorded one."""
-        return math.log((1 - CERTAINTY) / max(1, self._size - 1))
+        self._other = math.log((1 - CERTAINTY) / max(1, self._size - 1))  # the log-probability of every other token
 
     def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
         return list(self._chosen)
 
     def top(self, k: int) -> list[list[tuple[int, float]]]:
-        out = []
-        for token in self._chosen:
-            others = [other for other in range(min(k, self._size)) if other != token]
-            out.append([(token, math.log(CERTAINTY)), *((other, self._other) for other in others)][:k])
-        return out
+        others = range(min(k, self._size))
+        best = math.log(CERTAINTY)
+        return [[(token, best), *((other, self._other) for other in others if other != token)][:k] for token in self._chosen]
 
     def candidates(
         self,
@@ -336,28 +281,25 @@ class RecordedScores(Scores):
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
         import numpy as np  # here alone: drafting and verifying by exact match need no arrays
 
-        token = self._chosen[row]
-        if sampling is not None:  # after any filter the record's choice is all there is
-            out = np.zeros(self._size, dtype=np.float32)
-            out[token] = 1
-            return out
-        out = np.full(self._size, math.exp(self._other), dtype=np.float32)
-        out[token] = CERTAINTY
-        return out
+        # After any filter the record's choice is all there is.
+        probs = np.full(self._size, math.exp(self._other) if sampling is None else 0, dtype=np.float32)
+        probs[self._chosen[row]] = CERTAINTY if sampling is None else 1
+        return probs
 
     def gap(self, row: int, token: int) -> float:
         return 0.0 if token == self._chosen[row] else math.log(CERTAINTY) - self._other
 
 
 def thinking(text: str) -> Form | None:
-    """The marks of thoughts, where an answer begins with one."""
+    """Find the marks of thoughts, where an answer begins with one."""
     marks = Marks("<think>", "</think>", before="\n", after="\n", gap="\n\n")
-    found = text.startswith(marks.open) and marks.close in text
-    return Form(marks, Thinking(marks=(marks.open, marks.close))) if found else None
+    if text.startswith(marks.open) and marks.close in text:
+        return Form(marks, Thinking(marks=(marks.open, marks.close)))
+    return None
 
 
 def load_recorded(spec: str) -> RecordedModel | None:
-    """A model of the answers in a JSONL file, one {"prompt", "response"} a line; None if `spec` names another kind of model.
+    """Load the answers in a JSONL file, one {"prompt", "response"} a line; None if `spec` names another kind of model.
 
     Args:
         spec: `recorded:FILE`; after a question mark may follow `pace=SECONDS`, which a pass over one node takes (one over n
@@ -375,7 +317,7 @@ def load_recorded(spec: str) -> RecordedModel | None:
         raise UserError(problems[0])
     tokenizer = WordTokenizer(text for record in records for text in (record.prompt, record.response))
     cost = (lambda nodes: float(pace) * (1 + NODE_SLOPE * (nodes - 1))) if pace else None
-    model = RecordedModel((), tokenizer=tokenizer, cost=cost, name=spec, path=name)
+    model = RecordedModel(tokenizer=tokenizer, cost=cost, name=spec)
     for record in records:
         model.add(tokenizer.encode(record.prompt), tokenizer.encode(record.response), text=record.prompt)
     return model

@@ -186,7 +186,6 @@ class Graph:
     work: list[tuple[Any, Any, Any, Any]]
 
     def replay(self) -> None:
-        """Do them again."""
         for func, args, kwargs, result in self.work:
             again = func(*args, **kwargs)
             for old, new in zip(pytree.tree_leaves(result), pytree.tree_leaves(again), strict=True):

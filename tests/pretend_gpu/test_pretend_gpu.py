@@ -34,7 +34,7 @@ LEAST_CASES = 25
 
 @pytest.fixture(scope="module")
 def records() -> dict[str, dict[str, Any]]:
-    """Run all cases in a process of its own: a device cannot be taken back from torch."""
+    """Run all cases in another process: a device cannot be taken back from torch."""
     command = [sys.executable, "-m", "specchat.tests.pretend_gpu.check"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SPECCHAT_PASSES": "1:1 64:1.001"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

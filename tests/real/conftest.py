@@ -10,26 +10,23 @@ import pytest
 
 from specchat.backends import Model, load_model
 
-from .models import FOLDER, found, head_of, options
-from .page import Page
+from .models import FOLDER, Page, found, head_of, options
 
 
 @pytest.fixture(scope="session")
 def page() -> Page:
-    """The page of this run."""
     return Page(Path(os.environ.get("SPECCHAT_REAL_PAGE") or Path(FOLDER) / "real-models.md"))
 
 
 @pytest.fixture(scope="session", params=found() or [Path("none")], ids=lambda path: path.name)
 def path(request: pytest.FixtureRequest) -> Path:
-    """A model of the folder."""
     chosen: Path = request.param
     return chosen
 
 
 @pytest.fixture(scope="session")
 def model(path: Path, page: Page) -> Iterator[Model]:
-    """That model, loaded; its section of the page begins."""
+    """A loaded model of the folder; its section of the page begins."""
     os.environ.pop("SPECCHAT_PASSES", None)  # what passes cost is measured here, not given
     model = load_model(str(path), options())
     able = model.info.capabilities

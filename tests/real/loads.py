@@ -52,7 +52,6 @@ def transformers(path: str, context: int, threads: int) -> Any:
 
 
 def main() -> None:
-    """Load, and print what it took."""
     runtime, path, context, threads = sys.argv[1:]
     loading = {"specchat": specchat, "llama.cpp": llama, "transformers": transformers}[runtime]
     stages = loading(path, int(context), int(threads))

@@ -1,12 +1,18 @@
-"""The models to test, how much of each, and answers of theirs."""
+"""The models to test, how much of each, answers of theirs, and the page that the suite writes."""
 
 from __future__ import annotations
 
 import os
+import platform
+import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -53,17 +59,14 @@ def options(**more: Any) -> LoadOptions:
 
 @cache
 def head_of(model: Model) -> Head | None:
-    """The trained drafter, loaded beside the model."""
     return find_model(HEAD, options()).beside(HEAD, model) if HEAD else None
 
 
 def opened(model: Model) -> Conversation:
-    """A new conversation, with the trained drafter if there is one."""
     return Conversation(model, head=head_of(model))
 
 
 def texts(model: Model) -> list[tuple[str, list[int]]]:
-    """Kinds and tokens of the prompts."""
     return [(kind, encode_prompt(model, text)) for kind, text in prompts(PROMPTS)]
 
 
@@ -118,7 +121,7 @@ def answer(
 def fresh(
     model: Model, prompt: Sequence[int], sampling: Sampling = GREEDY, *, tally: Tally | None = None, **more: Any
 ) -> list[int]:
-    """Write the plain answer in a conversation of its own."""
+    """Write the plain answer in a new conversation."""
     conversation = opened(model)
     try:
         return answer(conversation, prompt, sampling=sampling, tally=tally, **more)
@@ -140,7 +143,8 @@ def switching(
 
 
 def parting(model: Model, prompt: Sequence[int], plain: Sequence[int], other: Sequence[int], sampling: Sampling) -> str:
-    """Where an answer parts from plain decoding's, and by how little its token lost there; empty if it does not."""
+    """Describe where an answer parts from plain decoding's, and by how little its token lost there; empty if it does
+    not."""
     if list(plain) == list(other):
         return ""
     at = next((i for i, pair in enumerate(zip(plain, other, strict=False)) if pair[0] != pair[1]), min(len(plain), len(other)))
@@ -153,3 +157,64 @@ def parting(model: Model, prompt: Sequence[int], plain: Sequence[int], other: Se
         return f"at token {at}, {session.evaluate(before[-1:], (-1,)).gap(0, other[at]):.2f} logits below"
     finally:
         session.close()
+
+
+LIBRARIES = ("specchat", "torch", "transformers", "llama-cpp-python")
+
+
+class Page:
+    """The page, written again whenever a part is added, so that a run that was stopped leaves what it had."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._sections: dict[str, list[str]] = {}
+
+    def add(self, model: str, *lines: str) -> None:
+        """Append lines to a model's section."""
+        self._sections.setdefault(model, []).extend(lines)
+        parts = [_heading(), *(["", f"## {name}", "", *body] for name, body in self._sections.items())]
+        self.path.write_text("\n".join(line for part in parts for line in part) + "\n", encoding="utf-8")
+
+    def table(self, model: str, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        lines = [f"| {' | '.join(map(str, row))} |" for row in [head, ["---"] * len(head), *rows]]
+        self.add(model, f"**{title}**", "", *lines, "")
+
+
+def _heading() -> list[str]:
+    asked = " ".join(f"{name}={shlex.quote(value)}" for name, value in os.environ.items() if name in SETTINGS)
+    return [
+        "# specchat on real models",
+        "",
+        f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        f"- Versions: Python {platform.python_version()}, {', '.join(_versions())}",
+        f"- Command: `{asked} python -m pytest {shlex.join(sys.argv[1:])}`",
+    ]
+
+
+SETTINGS = (
+    "SPECCHAT_REAL", "SPECCHAT_REAL_PROMPTS", "SPECCHAT_REAL_TOKENS", "SPECCHAT_REAL_THREADS", "SPECCHAT_REAL_HEAD",
+    "SPECCHAT_FULL",
+    "OMP_NUM_THREADS",
+)  # fmt: skip
+"""Variables that decide what is measured."""
+
+
+def _processor() -> str:
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    return next((line.partition(":")[2].strip() for line in told if line.startswith("model name")), "unknown processor")
+
+
+def _versions() -> list[str]:
+    found = []
+    for name in LIBRARIES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"{name} not installed")
+    commit = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    told = subprocess.run(commit, capture_output=True, text=True, check=False)
+    return [*found, f"commit {told.stdout.strip()}"] if told.returncode == 0 else found

@@ -27,7 +27,6 @@ SHAPES = ["area", "volume", "border", "weight"]
 
 
 def sentences(rng: Random, count: int) -> str:
-    """A text of so many sentences."""
     found = [f"{rng.choice(NAMES)} {rng.choice(DEEDS)} in {rng.choice(PLACES)}." for _ in range(count)]
     return " ".join(found)
 
@@ -73,6 +72,5 @@ KINDS: dict[str, Callable[[Random], str]] = {
 
 
 def prompts(count: int) -> list[tuple[str, str]]:
-    """Kinds and texts of so many prompts, the kinds in turn."""
     names = [list(KINDS)[i % len(KINDS)] for i in range(count)]
     return [(name, KINDS[name](Random(i))) for i, name in enumerate(names)]

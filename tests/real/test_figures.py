@@ -26,8 +26,23 @@ from specchat.engine.messages import Failed, Finished, Steps
 from specchat.engine.tasks.peers import same_settings
 
 from ..cases import FULL
-from .models import GREEDY, HEAD, THREADS, TOKENS, WARM, Tally, answer, fresh, methods, opened, parting, suite, switching, texts
-from .page import Page
+from .models import (
+    GREEDY,
+    HEAD,
+    THREADS,
+    TOKENS,
+    WARM,
+    Page,
+    Tally,
+    answer,
+    fresh,
+    methods,
+    opened,
+    parting,
+    suite,
+    switching,
+    texts,
+)
 from .prompts import prompts, sentences
 
 pytestmark = suite

@@ -234,7 +234,7 @@ def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _told(of: Any, more: dict[str, Any], sizes: dict[str, Any] = SMALL) -> dict[str, Any]:
-    """What a class of configurations is told."""
+    """Values for a class of configurations."""
     names = [field.name for field in dataclasses.fields(of)]
     told = {name: sizes[name] for name in names if name in sizes}
     if "kv_lora_rank" in names:
@@ -245,5 +245,4 @@ def _told(of: Any, more: dict[str, Any], sizes: dict[str, Any] = SMALL) -> dict[
 
 
 def line(error: Exception) -> str:
-    """An error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -1,16 +1,22 @@
-"""Tiny models on disk, with weights that write varied text, and what transformers itself writes with them."""
+"""Tiny models on disk, with weights that write varied text; what they write under every method, compared with what
+their own library writes."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
+from specchat.backends import Model, Sampling, base
 from specchat.backends.loading import builtin_path
 
+from ..decoders.worlds import ROUNDS, Talk, World
+from ..fakes.answers import one_by_one
 from .architectures import CONTEXT, VARIANTS, VOCAB, NotCovered, configuration, line
 
 MOST_PARAMETERS = 5_000_000
@@ -90,7 +96,7 @@ class Tiny:
             best = max(best, (found, spread))
 
     def writes(self, prompt: Sequence[int], count: int) -> list[int]:
-        """What transformers' `generate` answers to a prompt, greedily, past EOS."""
+        """Answer a prompt with transformers' `generate`, greedily, past EOS."""
         ids = torch.tensor([prompt])
         with torch.inference_mode():
             # RecurrentGemma keeps its state in itself, and begins a prompt of one token with what is left there.
@@ -106,13 +112,12 @@ class Tiny:
         return out[0, len(prompt) :].tolist()  # type: ignore[no-any-return]
 
     def gap(self, text: Sequence[int], one: int, other: int) -> float:
-        """How far apart two tokens' logits are after a text, by transformers, without a cache."""
+        """Distance of two tokens' logits after a text, by transformers, without a cache."""
         with torch.inference_mode():
             logits = self.network(input_ids=torch.tensor([text]), use_cache=False).logits[0, -1].float()
         return abs(float(logits[one] - logits[other]))
 
     def save(self, folder: Path) -> Path:
-        """Write it with the built-in tokenizer."""
         self.network.save_pretrained(folder)
         for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
             shutil.copy(builtin_path() / file, folder / file)
@@ -134,3 +139,57 @@ def tokens(count: int, seed: int) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
     half = torch.randint(RESERVED, VOCAB, (count - count // 2,), generator=generator).tolist()
     return (half + half)[:count]
+
+
+ANSWER = 24
+"""Tokens of an answer."""
+
+CHUNK = 40
+"""Tokens of a prompt per pass, so that short ones take several."""
+
+TIE = 1e-4
+"""Two logits as close as this are a near tie, which float32 may decide either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What the model's own library does with it."""
+
+    writes: Callable[[Sequence[int], int], list[int]]
+    """Its greedy answer of so many tokens to a prompt."""
+    gap: Callable[[Sequence[int], int, int], float]
+    """How far apart two tokens' logits are after a text."""
+
+
+def compare(
+    reference: Reference, model: Model, draft: Model, prompts: Sequence[Sequence[int]], only: Iterable[str] = ()
+) -> list[str]:
+    """Fail where plain decoding is not the library's, or a method not plain decoding.
+
+    Args:
+        reference: the library that the model is from.
+        model: the target.
+        draft: a draft model of the same vocabulary.
+        prompts: each is asked of plain decoding, and some of every method.
+        only: methods to try; all if there are none.
+
+    Returns:
+        the methods that were tried.
+    """
+    model.info = replace(model.info, eos_ids=())  # random weights may end anywhere
+    with patch.object(base, "PREFILL_CHUNK", CHUNK):
+        for prompt in prompts:
+            room = min(ANSWER, model.info.context - len(prompt))
+            found, wanted = one_by_one(model, prompt, Sampling(), room), reference.writes(prompt, room)
+            if found != wanted:
+                at = next(i for i, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
+                gap = reference.gap([*prompt, *wanted[:at]], found[at], wanted[at])
+                assert gap < TIE, f"{len(prompt)} tokens, at {at}, by {gap:.2g} logits"
+        world = World(model, (draft,), prompts=[prompt for prompt in prompts if len(prompt) < CONTEXT - 2 * ANSWER])
+        ways = [(name, settings) for name, settings in world.ways() if not only or name in only]
+        talk = Talk(world, len(prompts))
+        for _ in range(ROUNDS):
+            for name, _ in ways:
+                talk.ask((name, {}), [(name, {}) for name, _ in ways])
+        talk.conversation.close()
+    return [name for name, _ in ways]

@@ -25,84 +25,66 @@ WIDTH, HIDDEN, LAYERS, HEADS, HEAD = 128, 192, 4, 4, 32
 
 Keys = dict[str, Any]
 
-EVERY: Keys = {
-    "vocab_size": VOCAB,
-    "context_length": CONTEXT,
-    "embedding_length": WIDTH,
-    "block_count": LAYERS,
-    "feed_forward_length": HIDDEN,
-    "attention.layer_norm_rms_epsilon": 1e-5,
-    "attention.layer_norm_epsilon": 1e-5,
-    "attention.head_count": HEADS,
-    "attention.head_count_kv": HEADS,
-    "attention.key_length": HEAD,
-    "attention.value_length": HEAD,
-    "rope.dimension_count": HEAD,
-    "rope.freq_base": 10_000.0,
+
+def _named(*rows: tuple[Any, str]) -> Keys:
+    """Give each value to several keys."""
+    return {key: value for value, keys in rows for key in keys.split()}
+
+
+EVERY = _named(
+    (VOCAB, "vocab_size"),
+    (CONTEXT, "context_length"),
+    (WIDTH, "embedding_length"),
+    (LAYERS, "block_count"),
+    (HIDDEN, "feed_forward_length"),
+    (1e-5, "attention.layer_norm_rms_epsilon attention.layer_norm_epsilon"),
+    (HEADS, "attention.head_count attention.head_count_kv"),
+    (HEAD, "attention.key_length attention.value_length rope.dimension_count"),
+    (10_000.0, "rope.freq_base rope.freq_base_swa"),
     # Those with a window or a scale of their own read these; others do not know them.
-    "attention.sliding_window": WINDOW,
-    "attention.sliding_window_pattern": [True, True, True, False],
-    "attention.clamp_kqv": 8.0,
-    "use_parallel_residual": True,
-    "interleave_moe_layer_step": 2,
-    "expert_group_scale": 0.5,
-    "experts_per_group": 2,
-    "embedding_length_per_layer_input": 64,
-    "attention.shared_kv_layers": 0,
-    "attention.key_length_swa": HEAD,
-    "attention.value_length_swa": HEAD,
-    "rope.freq_base_swa": 10_000.0,
-    "rope.dimension_count_swa": HEAD,
-    "attention.indexer.head_count": 4,
-    "attention.indexer.key_length": 128,
-    "attention.indexer.top_k": 8,
-    "logit_scale": 1.0,
-    "embedding_scale": 1.0,
-    "residual_scale": 1.0,
-    "attention.scale": HEAD**-0.5,
-}
-EXPERTS: Keys = {
-    "expert_count": 4,
-    "expert_used_count": 2,
-    "expert_feed_forward_length": 64,
-    "expert_shared_count": 1,
-    "expert_shared_feed_forward_length": 64,
-    "expert_weights_scale": 1.0,
-    "expert_weights_norm": True,
-    "leading_dense_block_count": 1,
-    "expert_gating_func": 2,
-}
-NO_EXPERTS: Keys = {"expert_count": 0, "expert_used_count": 0}
-LATENT: Keys = {
-    "attention.head_count": 2,
-    "attention.head_count_kv": 1,
-    "attention.key_length": 512 + 64,
-    "attention.value_length": 512,
-    "attention.key_length_mla": 128 + 64,
-    "attention.value_length_mla": 128,
-    "attention.kv_lora_rank": 512,
-    "attention.q_lora_rank": 64,
-    "rope.dimension_count": 64,
-}
+    (HEAD, "attention.key_length_swa attention.value_length_swa rope.dimension_count_swa"),
+    (WINDOW, "attention.sliding_window"),
+    ([True, True, True, False], "attention.sliding_window_pattern"),
+    (8.0, "attention.clamp_kqv"),
+    (True, "use_parallel_residual"),
+    (2, "interleave_moe_layer_step experts_per_group"),
+    (0.5, "expert_group_scale"),
+    (64, "embedding_length_per_layer_input"),
+    (0, "attention.shared_kv_layers"),
+    (4, "attention.indexer.head_count"),
+    (128, "attention.indexer.key_length"),
+    (8, "attention.indexer.top_k"),
+    (1.0, "logit_scale embedding_scale residual_scale"),
+    (HEAD**-0.5, "attention.scale"),
+)
+EXPERTS = _named(
+    (4, "expert_count"),
+    (2, "expert_used_count expert_gating_func"),
+    (64, "expert_feed_forward_length expert_shared_feed_forward_length"),
+    (1, "expert_shared_count leading_dense_block_count"),
+    (1.0, "expert_weights_scale"),
+    (True, "expert_weights_norm"),
+)
+NO_EXPERTS = _named((0, "expert_count expert_used_count"))
+LATENT = _named(
+    (2, "attention.head_count"),
+    (1, "attention.head_count_kv"),
+    (512 + 64, "attention.key_length"),
+    (512, "attention.value_length attention.kv_lora_rank"),
+    (128 + 64, "attention.key_length_mla"),
+    (128, "attention.value_length_mla"),
+    (64, "attention.q_lora_rank rope.dimension_count"),
+)
 SECOND = [0, HEADS, 0, HEADS]
 """Heads of K and V in each layer of most hybrids: 0 says recurrent."""
 MAMBA: Keys = {"ssm.conv_kernel": 4, "ssm.inner_size": 256, "ssm.state_size": 16, "ssm.time_step_rank": 8}
 MAMBA2: Keys = {**MAMBA, "ssm.group_count": 2}
-DELTA: Keys = {
-    "ssm.conv_kernel": 4,
-    "ssm.inner_size": 128,
-    "ssm.state_size": 32,
-    "ssm.time_step_rank": 4,
-    "ssm.group_count": 2,
-    "full_attention_interval": 2,
-}
+DELTA = {**MAMBA, "ssm.inner_size": 128, "ssm.state_size": 32, "ssm.time_step_rank": 4, "ssm.group_count": 2}
+DELTA["full_attention_interval"] = 2
 INDEXER: Keys = {f"attention.indexer.{name}": value for name, value in (("head_count", 32), ("key_length", 128), ("top_k", 8))}
-HEADS_OF_32: Keys = {
-    "attention.head_count": HEADS,
-    "attention.head_count_kv": HEADS,
-    "attention.key_length": 32,
-    "attention.value_length": 32,
-}
+HEADS_OF_32 = _named(
+    (HEADS, "attention.head_count attention.head_count_kv"), (32, "attention.key_length attention.value_length")
+)
 SECTIONS: Keys = {"rope.dimension_sections": [6, 5, 5, 0]}
 HYBRID: Keys = {"attention.head_count_kv": SECOND}
 NEMOTRON: Keys = {
@@ -111,17 +93,13 @@ NEMOTRON: Keys = {
     "attention.head_count_kv": [0, 4, 0, 0, 4, 0],
     "feed_forward_length": [0, 0, 192, 0, 0, 192],
 }
-RWKV: Keys = {
-    "wkv.head_size": 32,
-    "attention.decay_lora_rank": 16,
-    "attention.iclr_lora_rank": 16,
-    "attention.value_residual_mix_lora_rank": 16,
-    "attention.gate_lora_rank": 16,
-    "token_shift_count": 2,
-    "time_mix_extra_dim": 16,
-    "time_decay_extra_dim": 16,
-    "rescale_every_n_layers": 0,
-}
+RWKV = _named(
+    (32, "wkv.head_size"),
+    (16, "attention.decay_lora_rank attention.iclr_lora_rank attention.value_residual_mix_lora_rank attention.gate_lora_rank"),
+    (16, "time_mix_extra_dim time_decay_extra_dim"),
+    (2, "token_shift_count"),
+    (0, "rescale_every_n_layers"),
+)
 RWKV7: Keys = RWKV | {"wkv.head_size": 64}
 """Heads as wide as real ones': with AVX-512 llama.cpp computes 64 numbers at a time, and writes past narrower ones."""
 
@@ -139,25 +117,21 @@ WIRES: Keys = {"hyper_connection.count": 4, "hyper_connection.sinkhorn_iteration
 OWN: dict[str, Keys] = {
     "arwkv7": RWKV7 | {"token_shift_count": 1},
     "bailingmoe3": EXPERTS | KDA | {"rope.dimension_sections": [8, 12, 12, 0]},
-    "deepseek4": {
-        **EXPERTS,
-        **WIRES,
-        "embedding_length": 512,
-        "attention.head_count": 8,
-        "attention.head_count_kv": 1,
-        "attention.key_length": 64,
-        "attention.value_length": 64,
-        "attention.q_lora_rank": 64,
-        "attention.output_group_count": 8,
-        "attention.output_lora_rank": 32,
-        "attention.compress_ratios": [0, 0, 4, 128],
-        "attention.compress_rope_freq_base": 160_000.0,
-        "attention.indexer.head_count": 64,
-        "attention.indexer.top_k": 131_072,
-        "hash_layer_count": 0,
-        "swiglu_clamp_exp": [10.0] * LAYERS,
-        "expert_gating_func": 4,
-    },
+    "deepseek4": EXPERTS
+    | WIRES
+    | _named(
+        (512, "embedding_length"),
+        (8, "attention.head_count attention.output_group_count"),
+        (1, "attention.head_count_kv"),
+        (64, "attention.key_length attention.value_length attention.q_lora_rank attention.indexer.head_count"),
+        (32, "attention.output_lora_rank"),
+        ([0, 0, 4, 128], "attention.compress_ratios"),
+        (160_000.0, "attention.compress_rope_freq_base"),
+        (131_072, "attention.indexer.top_k"),
+        (0, "hash_layer_count"),
+        ([10.0] * LAYERS, "swiglu_clamp_exp"),
+        (4, "expert_gating_func"),
+    ),
     "apertus": {f"/xielu.{name}": [0.8] * LAYERS for name in ("alpha_n", "alpha_p", "beta", "eps")},
     "dbrx": {"attention.clamp_kqv": 8.0},
     "ernie4_5-moe": {"interleave_moe_layer_step": 1},
@@ -300,7 +274,7 @@ def write(name: str, file: Path, seed: int = 1, noise: float = 0.0) -> Path:
 
 
 def _keys(own: str) -> Keys:
-    """What an architecture is told: what its tensors ask for, and its own."""
+    """Keys of an architecture: those that its tensors ask for, and special ones."""
     gguf: Any = importlib.import_module("gguf")
     kind = next((kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == own), None)
     tensors = {tensor.name for tensor in gguf.MODEL_TENSORS.get(kind, ())}

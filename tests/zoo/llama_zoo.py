@@ -17,10 +17,9 @@ from specchat.backends.llama.library import last_error, library
 from specchat.backends.llama.model import load_llama
 
 from .architectures import CONTEXT, VOCAB, WINDOW, NotCovered
-from .build import prompts_around, tokens
+from .build import Reference, compare, prompts_around, tokens
 from .gguf_files import ORIGINAL_LENGTH, write
 from .gguf_files import names as names_in_files
-from .writing import Reference, compare
 
 NOISE = 0.05
 """Noise on a draft model's weights, in units of their own spread: enough that it is wrong now and then."""
@@ -36,7 +35,6 @@ PROCESSES.set_forkserver_preload([__name__])
 
 
 def names() -> list[str]:
-    """Every architecture, and the variants."""
     return [f"{name}{SUFFIX}" for name in names_in_files()]
 
 
@@ -88,7 +86,6 @@ class Plain:
         return text[begin:], logits
 
     def logits(self, text: Sequence[int]) -> Any:
-        """Those after a text [vocab]."""
         return self._written(text, 0)[1]
 
     def finite(self, text: Sequence[int]) -> bool:
@@ -97,11 +94,9 @@ class Plain:
         return bool(np.isfinite(logits).all() and logits.std() > 0)
 
     def writes(self, prompt: Sequence[int], count: int) -> list[int]:
-        """Its greedy answer."""
         return self._written(prompt, count)[0]
 
     def gap(self, text: Sequence[int], one: int, other: int) -> float:
-        """How far apart two tokens' logits are after a text."""
         logits = self.logits(text)
         return abs(float(logits[one] - logits[other]))
 
@@ -130,7 +125,6 @@ def _build(name: str, folder: Path) -> None:
 
 
 def _run(name: str, folder: Path, only: Sequence[str], counts: Sequence[int]) -> list[str]:
-    """Compare one architecture that is built."""
     file = folder / MODEL
     model, draft = load_llama(file, name, FLOAT32), load_llama(folder / NOISY, f"{name}-noisy", FLOAT32)
     plain = Plain(file, model.info.context)

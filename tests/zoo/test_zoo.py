@@ -18,8 +18,7 @@ from specchat.backends.hf.proving.prove import MORE_KEPT, UNFIT
 from ..cases import FULL
 from . import llama_zoo
 from .architectures import VARIANTS, NotCovered, kinds, lengths
-from .build import Tiny, prompts_around
-from .writing import Reference, compare
+from .build import Reference, Tiny, compare, prompts_around
 
 
 def on_transformers(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
@@ -48,7 +47,6 @@ def on_transformers(name: str, only: Sequence[str] = (), counts: Sequence[int] =
 
 
 def _disturb(model: TransformersModel) -> None:
-    """Make a draft model of it that is right and wrong."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for weight in model.module.parameters():

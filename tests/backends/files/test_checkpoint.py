@@ -78,8 +78,6 @@ def index(weight_map: Any) -> Breaks:
 
 
 def replaced(name: str, make: Callable[[Path], Any]) -> Breaks:
-    """Something else in a file's place."""
-
     def breaks(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
         make(folder / name)
@@ -143,7 +141,6 @@ HOSTILE: dict[str, tuple[Breaks, str]] = {
 
 
 def minimal(folder: Path) -> Path:
-    """As little as is looked at."""
     folder.mkdir()
     config(num_hidden_layers=1, vocab_size=2)(folder)
     weights(tensor())(folder)
@@ -227,7 +224,6 @@ def test_no_pickle_is_opened(folder: Path, tmp_path: Path) -> None:
 
 
 def tokenizer(**changes: Any) -> str:
-    """The built-in model's tokenizer with other rules."""
     return json.dumps(json.loads((builtin_path("builtin") / "tokenizer.json").read_text()) | changes)
 
 
@@ -459,7 +455,6 @@ def reworded(value: Any, rng: Random) -> Any:
 
 
 def _load(pipe: Connection, path: str, log: str) -> None:
-    """Load a model, and send how that ended."""
     out = os.open(log, os.O_WRONLY | os.O_CREAT)
     os.dup2(out, 1)
     os.dup2(out, 2)

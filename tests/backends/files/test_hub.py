@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +47,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def failing(ask: Callable[[], Any]) -> str:
-    """The sentence that something fails with."""
     with pytest.raises(UserError) as caught:
         ask()
     text = str(caught.value)
@@ -56,7 +56,7 @@ def failing(ask: Callable[[], Any]) -> str:
 
 
 def told(request: str = "fetch", revision: str | None = None, spec: str = "me/tiny") -> list[dict[str, Any]]:
-    """What the process says, without the process."""
+    """Answer a request in this process, and return what was sent."""
     said: list[dict[str, Any]] = []
     hub_process.answer({request: spec, "revision": revision}, said.append)
     return said
@@ -82,28 +82,23 @@ def whole(folder: Path) -> bool:
     return (folder / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_a_folder_is_itself(tmp_path: Path) -> None:
+SPECS = {
+    "xyz": "There is no model 'xyz'.*`builtin`",
+    "some/where/deep": "There is no folder some/where/deep",
+    "./model": "There is no folder ./model",
+    "/no/where": "There is no folder /no/where",
+    "~/nowhere": "There is no folder ~/nowhere",
+    "a--b/..c": "not a name on the Hub",
+}
+
+
+def test_what_is_no_model_or_leads_out_is_a_sentence(tmp_path: Path) -> None:
     assert locate(str(tmp_path), LoadOptions()) == tmp_path
-
-
-@pytest.mark.parametrize(
-    ("spec", "sentence"),
-    [
-        ("xyz", "There is no model 'xyz'.*`builtin`"),
-        ("some/where/deep", "There is no folder some/where/deep"),
-        ("./model", "There is no folder ./model"),
-        ("/no/where", "There is no folder /no/where"),
-        ("~/nowhere", "There is no folder ~/nowhere"),
-        ("a--b/..c", "not a name on the Hub"),
-    ],
-)
-def test_what_is_no_model_is_a_sentence(spec: str, sentence: str) -> None:
-    assert re.search(sentence, failing(lambda: locate(spec, LoadOptions())))
-
-
-@pytest.mark.parametrize("revision", ["../../x", "/x", "a\0b", "", "a\\b"])
-def test_revisions_that_lead_out(revision: str) -> None:
-    assert "not a revision" in failing(lambda: locate("me/tiny", LoadOptions(revision=revision)))
+    for spec, sentence in SPECS.items():
+        assert re.search(sentence, failing(partial(locate, spec, LoadOptions())))
+    for revision in ("../../x", "/x", "a\0b", "", "a\\b"):
+        options = LoadOptions(revision=revision)
+        assert "not a revision" in failing(partial(locate, "me/tiny", options))
 
 
 def test_only_what_is_needed_is_fetched_and_only_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,20 +322,14 @@ GGUFS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("quantization", "files"),
-    [
-        ("Q4_K_M", ["tiny.Q4_K_M.gguf"]),
-        ("q4_k_s", ["tiny.Q4_K_S.gguf"]),
-        ("BF16", [f"BF16/tiny-BF16-0000{i}-of-00002.gguf" for i in (1, 2)]),
-        ("Q8_0", ["tiny-Q8_0.gguf"]),
-        ("UD-Q8_0", ["tiny-UD-Q8_0.gguf"]),
-    ],
-)
-def test_the_files_of_a_quantization(quantization: str, files: list[str]) -> None:
-    assert chosen("me/tiny", quantization, GGUFS) == files
-
-
-def test_a_quantization_that_is_not_there() -> None:
+def test_the_files_of_a_quantization() -> None:
+    files = {
+        "Q4_K_M": ["tiny.Q4_K_M.gguf"],
+        "q4_k_s": ["tiny.Q4_K_S.gguf"],
+        "BF16": [f"BF16/tiny-BF16-0000{i}-of-00002.gguf" for i in (1, 2)],
+        "Q8_0": ["tiny-Q8_0.gguf"],
+        "UD-Q8_0": ["tiny-UD-Q8_0.gguf"],
+    }
+    assert {quantization: chosen("me/tiny", quantization, GGUFS) for quantization in files} == files
     text = failing(lambda: chosen("me/tiny", "Q4_K", GGUFS))
     assert text == "me/tiny has no Q4_K quantization: choose from BF16, IQ4_K, Q4_K_M, Q4_K_S, Q8_0."

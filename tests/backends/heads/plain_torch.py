@@ -21,8 +21,7 @@ from ...fakes.drafters.head_files import load_weights
 from ...fakes.drafters.heads import LAYERS, states_of, target, target_folder
 from ...fakes.drafters.mtp_files import HYBRIDS, Family, _config, mtp_folder, published
 from ...fakes.drafters.mtp_files import LAYERS as MTP_LAYERS
-from ...fakes.models.references import network
-from ...fakes.models.tiny import VOCAB
+from ...fakes.models.tiny import VOCAB, network
 
 EOS = 1
 THIRD = (2, LAYERS // 2, LAYERS - 3)
@@ -56,7 +55,8 @@ class PlainTorch:
         return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-        """What rows [n, heads, width] take from the keys that they see [n, keys]; key heads may be fewer [n, heads × width]."""
+        """Attend from rows [n, heads, width] to the keys that they see [n, keys]; key heads may be fewer [n, heads ×
+        width]."""
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
         scores = torch.einsum("ihd,jhd->hij", q, k) / q.shape[-1] ** 0.5
         weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
@@ -95,7 +95,6 @@ class EagleReference(PlainTorch):
         self.taps = ids if self.third else [LAYERS]
 
     def states(self, text: Sequence[int]) -> Tensor:
-        """The target's, at its taps [n, taps × width]."""
         return states_of(text, self.taps)
 
     def attention(self, x: Tensor, at: str) -> Tensor:
@@ -162,7 +161,7 @@ class BlockReference(PlainTorch):
 
     @property
     def taps(self) -> list[int]:
-        """As transformers counts hidden states."""
+        """Taps, counted as transformers counts hidden states."""
         if self.speculators:
             return self.config["aux_hidden_state_layer_ids"] or [2, LAYERS // 2, LAYERS - 3]
         ids = self.given.get("target_layer_ids")
@@ -171,7 +170,6 @@ class BlockReference(PlainTorch):
         return [id + 1 for id in ids]
 
     def states(self, text: Sequence[int]) -> Tensor:
-        """The target's, at its taps [n, taps × width]."""
         return states_of(text, self.taps)
 
     def seen(self, i: int, rows: Tensor, keys: Tensor) -> Tensor:
@@ -214,7 +212,7 @@ class BlockReference(PlainTorch):
         return self.norm(x, "norm")[self.first :]
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """What the LM head makes of states [positions, drafted]."""
+        """Compute the LM head's logits of states [positions, drafted]."""
         logits: Tensor = F.linear(hidden, self.head) * self.given.get("output_multiplier", 1.0)
         if cap := self.given.get("final_logit_softcapping"):
             logits = torch.tanh(logits / cap) * cap
@@ -347,7 +345,7 @@ class MtpReference:
         return found
 
     def run(self, tokens: list[int], states: Tensor, layer: int = 0) -> Tensor:
-        """What is fed on, for each pair [n, width]; it is what the LM head reads, too."""
+        """Run a layer over pairs; the LM head reads the same states as the next step [n, width]."""
         embedded = self.norm(self.module.get_input_embeddings().weight[tokens], "enorm", layer)
         parts = [embedded, self.norm(states, "hnorm", layer)]
         joined = torch.cat(parts[::-1] if self.family == "mimo" else parts, -1)
@@ -359,7 +357,6 @@ class MtpReference:
         return self.norm((out[0] if isinstance(out, tuple) else out)[0], "shared_head.norm", layer)
 
     def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
-        """Logits after a text and a path below it [vocab]."""
         tokens, last = [*text[1:], *path], len(self.layers) - 1
         for layer in range(min(len(path), last)):  # each reads tokens one further on
             states, tokens = self.run(tokens[: len(states)], states, layer), tokens[1:]

@@ -29,8 +29,7 @@ from ...fakes.drafters.mtp_files import FAMILIES, REFERENCED, Family, mtp_folder
 from ...fakes.drafters.mtp_files import LAYERS as MTP_LAYERS
 from ...fakes.models.llama_tiny import VOCAB as LLAMA_VOCAB
 from ...fakes.models.llama_tiny import needs_llama
-from ...fakes.models.references import generated, network
-from ...fakes.models.tiny import VOCAB
+from ...fakes.models.tiny import VOCAB, generated, network
 from .plain_torch import BlockReference, EagleReference, MtpReference, PathReference
 
 EAGLE: dict[str, dict[str, Any]] = {
@@ -237,7 +236,7 @@ unlike heads are 1.4 apart; random weights make more of rounding than trained on
 
 
 def apart(found: Tensor, wanted: Tensor) -> None:
-    """On llama.cpp."""
+    """Compare logits of llama.cpp."""
     drafted = wanted.isfinite()
     assert torch.equal(found.isfinite(), drafted)
     a, b = found[drafted], wanted[drafted]
@@ -371,7 +370,7 @@ Drafts = list[tuple[list[int], list[int]]]
 
 @contextmanager
 def watched(name: str) -> Iterator[Drafts]:
-    """What one of transformers' generators of candidates drafts meanwhile, by the text before it: it tells in no other way."""
+    """Record the drafts of one of transformers' generators of candidates, by the text before each."""
     from transformers.generation import candidate_generator
 
     drafts: Drafts = []

@@ -1,36 +1,46 @@
 """The lean pass gives the model's own logits, shares its weights, and steps aside where it is not sure; products in
-halves, in eight bits and of padded passes have the bits that they should. Which pass a model took shows in private
-fields alone."""
+halves, in eight bits and of padded passes have the bits that they should; recorded passes are right ever after. Which
+pass a model took, and what is recorded, shows in private fields alone."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from specchat.backends import ROOT, LoadOptions, UserError, load_model
+from specchat.backends import ROOT, LoadOptions, Sampling, UserError, load_model
+from specchat.backends.best import read_best, write_best
 from specchat.backends.files.memory import Needs
 from specchat.backends.hf import attention, devices
 from specchat.backends.hf.attention import MOST_ROWS, in_view, padded, parts_of, tree_attention
+from specchat.backends.hf.graphs import passes
+from specchat.backends.hf.graphs.graphs import Graphs, Rerun
+from specchat.backends.hf.graphs.passes import MOST
 from specchat.backends.hf.lean import halves, int8, packed
 from specchat.backends.hf.lean.halves import slim
 from specchat.backends.hf.lean.int8 import Fbgemm, Int8, Int8Table, Kernel, OneDnn, rounded_rows, works
 from specchat.backends.hf.lean.lean import LeanModel, lean, norm
 from specchat.backends.hf.lean.packed import FEWEST_ROWS, Packed, Part, filled, onednn
 from specchat.backends.hf.model import load_transformers
+from specchat.backends.hf.session import TransformersSession
+from specchat.backends.scores import TorchScores
 
-from ...fakes.models.mirror import in_passes
-from ...fakes.models.references import logits_of
-from ...fakes.models.tiny import reference, tiny_folder, tiny_model
+from ...cases import cases
+from ...fakes.models.mirror import Mirror, in_passes, linear
+from ...fakes.models.tiny import logits_of, reference, tiny_folder, tiny_model
 
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 
@@ -413,6 +423,9 @@ def test_where_it_cannot_be_a_sentence_says_what_can(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(devices, "int8_works", lambda: False)
     with pytest.raises(UserError, match=r"multiplies bytes.*--dtype auto"):
         load_int8("llama")
+    needs = Needs("transformers", 2_000, 4_000, 4096, 10)
+    found = needs.footprint(gpu=False, dtype="int8")
+    assert (found.weights, found.token, found.widened) == (1_000, 20.0, False)
 
 
 @needs_bytes
@@ -421,7 +434,142 @@ def test_a_mixture_whose_experts_would_stay_as_they_are_is_refused() -> None:
         load_int8("qwen3-moe")
 
 
-def test_it_is_reckoned_as_a_byte_for_each_weight() -> None:
-    needs = Needs("transformers", 2_000, 4_000, 4096, 10)
-    found = needs.footprint(gpu=False, dtype="int8")
-    assert (found.weights, found.token, found.widened) == (1_000, 20.0, False)
+GREEDY = Sampling()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_cache() -> Iterator[None]:
+    """A cache that has to grow within these tests' few tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
+        yield
+
+
+def session_of(kind: str, graphs: type[Graphs]) -> TransformersSession:
+    runner: Any = tiny_model(kind)._runner
+    return TransformersSession(replace(runner, graphs=graphs), 200)
+
+
+def sizes(session: TransformersSession) -> tuple[set[int], set[int]]:
+    """Nodes of the passes that were recorded, and slots of the cache meanwhile."""
+    assert session._static is not None
+    found = [key for key in session._static.graphs.recorded if key[0] == "pass"]
+    return {bucket for _, bucket, _ in found}, {slots for _, _, slots in found}
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2"])
+def test_what_was_recorded_is_right_for_other_tokens_trees_and_lengths(kind: str) -> None:
+    """What is recorded is recorded once per size and length of the cache; tests/pretend_gpu/ replays captures."""
+    session = session_of(kind, Rerun)
+    mirror = Mirror(session, partial(linear, kind))
+    mirror.prefill(list(range(10, 15)))
+    for turn in range(9):  # far beyond the window, with branches in every pass
+        ids = [20 + turn, 30 + turn, 40 + turn, 50 + turn, 60 + turn][: 2 + turn % 4]  # two to five
+        parents = [ROOT, 0, 0, 1, 2][: len(ids)]
+        mirror.evaluate(ids, parents)
+        mirror.evaluate([70 + turn], [1])
+        mirror.commit([0, 1], [len(ids)])  # the last one hangs below node 1 and stays alive
+        mirror.evaluate([75], [len(ids)])
+        mirror.commit([len(ids)], [])
+        mirror.prefill(list(range(80, 83)))
+    assert session.unrecorded == ""
+    assert session._static is not None
+    buckets, slots = sizes(session)
+    assert buckets == {1, 2, 4, 8}
+    assert len(slots) > 1, "the cache never grew"
+    assert set(session._static.graphs.recorded.values()) == {1}
+
+
+@cases(300, 40, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_choices_that_come_back_are_those_of_the_logits(data: st.DataObject) -> None:
+    rows, vocabulary = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 40))
+    k = data.draw(st.integers(2, vocabulary))
+    number = st.sampled_from([-3.5, -1.0, -0.0, 0.0, 1e-30, 0.25, 2.0, 2.015625, 40.0, -1e30])  # ties, and zeros of either sign
+    row = st.lists(number, min_size=vocabulary, max_size=vocabulary)
+    logits = torch.tensor(
+        [data.draw(row) for _ in range(rows)], dtype=data.draw(st.sampled_from([torch.float32, torch.bfloat16]))
+    )
+    written = torch.zeros((rows, k + 1), dtype=torch.long)
+    write_best(written, logits)
+    best = read_best(written, vocabulary)
+    wanted = TorchScores(logits, tuple(range(rows)), tuple(range(rows)))
+    top = wanted.top(k)
+    assert best.ids.tolist() == [[token for token, _ in row] for row in top]
+    found = torch.from_numpy(best.logits - best.mass[:, None])
+    torch.testing.assert_close(found, torch.tensor([[log for _, log in row] for row in top]))
+    assert best.ids[:, 0].tolist() == wanted.choose(GREEDY)
+    leads = torch.from_numpy(best.logits[:, 0] - best.logits[:, 1])
+    for bound in (0.25, 1.75):
+        assert (leads < bound).tolist() == wanted.near_ties(range(rows), wanted.choose(GREEDY), GREEDY, bound)
+
+
+def test_scores_know_what_has_been_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of("llama", Rerun)
+    own: Any = tiny_model("llama").open_session()
+    sampling = Sampling(temperature=0.7, seed=3)
+    for one in (session, own):
+        one.prefill(range(10, 40))
+    for turn in range(3):
+        found, wanted = (one.evaluate([5 + turn, 6, 7], [ROOT, 0, 0], rows) for one, rows in ((session, (2, 0)), (own, (2, 0))))
+        if turn == 2:  # all of it is here
+            monkeypatch.setattr(type(found), "logits", property(lambda self: pytest.fail("went to the device")))
+        assert found.choose(GREEDY) == wanted.choose(GREEDY)
+        picks = wanted.choose(GREEDY)[1:]
+        ties = [[one.near_ties([1], picks, GREEDY, 0.1 * i) for i in range(9)] for one in (found, wanted)]
+        assert ties[0] == ties[1]
+        for row, other in zip(found.top(5), wanted.top(5), strict=True):
+            assert [token for token, _ in row] == [token for token, _ in other]
+            assert [log for _, log in row] == pytest.approx([log for _, log in other], abs=1e-4)
+        if turn == 2:
+            break
+        assert found.choose(sampling) == wanted.choose(sampling)
+        kept = found.kept()
+        session.evaluate([50], [0])
+        own.evaluate([50], [0])
+        torch.testing.assert_close(kept.logits, wanted.logits, atol=1e-4, rtol=1e-4)
+        for one in (session, own):
+            one.commit(())
+
+
+def test_large_passes_and_wide_trees_are_launched_as_before() -> None:
+    session = session_of("llama", Rerun)
+    mirror = Mirror(session, partial(linear, "llama"))
+    mirror.prefill([9])
+    for size in (MOST, MOST + 1):
+        ids = [10 + i for i in range(size)]
+        mirror.evaluate(ids, [ROOT] * size)
+    assert session._static is not None
+    assert not session._static.take(1, passes.TENTATIVE + 1)
+    assert sizes(session)[0] == {1, MOST}
+
+
+class Broken(Rerun):
+    """A driver that refuses."""
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+
+class Stuck(Rerun):
+    """A recording that does not do it again."""
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        work()
+        return lambda: None
+
+
+@pytest.mark.parametrize(
+    ("graphs", "why"), [(Broken, "not permitted when stream is capturing"), (Stuck, "did not give this model's own logits")]
+)
+def test_a_model_whose_recordings_fail_says_so_and_goes_on(
+    graphs: type[Graphs], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specchat.backends.hf.model.chosen_graphs", lambda device: graphs)
+    model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    assert model.info.capabilities.tree
+    (note,) = model.info.notes
+    assert note.startswith("Passes are launched kernel by kernel, not as CUDA graphs: ")
+    assert why in note
+    assert model._runner is not None
+    assert model._runner.graphs is None

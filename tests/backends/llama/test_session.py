@@ -39,7 +39,7 @@ from ...cases import FULL
 from ...fakes.answers import answered, plain
 from ...fakes.models.llama_tiny import CONTEXT, FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
 from ...fakes.models.mirror import Mirror, loose
-from ...fakes.models.references import hidden, logits_of
+from ...fakes.models.tiny import hidden, logits_of
 from ...fakes.prompts import mixed_prompts
 from ...zoo import gguf_files as zoo
 from ...zoo.llama_zoo import Plain
@@ -145,7 +145,6 @@ def load(architecture: str, folder: Path, **options: Any) -> LlamaModel:
 
 
 def written(conversation: Conversation, prompt: list[int], draft: Drafter | None = None) -> list[int]:
-    """An answer in a conversation, greedy or with this drafter."""
     generation = Generation(conversation, prompt, max_tokens=TOKENS)
     if draft is not None:
         generation.drafter = draft
@@ -154,7 +153,7 @@ def written(conversation: Conversation, prompt: list[int], draft: Drafter | None
 
 
 def fed(session: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tokens each pass reads from now on."""
+    """Record the sizes of the session's passes."""
     sizes: list[int] = []
     decode = Context.decode
 
@@ -284,7 +283,6 @@ def test_logits_of_a_token_that_is_decoded_alone(tmp_path: Path) -> None:
 
 
 def refused(file: Path) -> str:
-    """The one sentence that a file is refused with."""
     with pytest.raises(UserError) as caught:
         load_model(str(file), FLOAT32)
     sentence = str(caught.value)
@@ -307,13 +305,21 @@ def test_header_tells_what_the_file_holds() -> None:
     assert header.weight_bytes == 4 * tiny_llama().info.parameters
 
 
-def test_truncated_anywhere(tmp_path: Path, good: bytes) -> None:
+def test_files_that_are_cut_missing_or_parts(tmp_path: Path, good: bytes) -> None:
     for share in (0.0001, 0.01, 0.1, 0.5, 0.9, 0.999999):
         file = tmp_path / "short.gguf"
         file.write_bytes(good[: int(len(good) * share)])
         assert "incomplete" in refused(file) or share < 0.0002
     file.write_bytes(b"")
     assert "not a GGUF file" in refused(file)
+    for part in (1, 2):
+        (tmp_path / f"big-0000{part}-of-00003.gguf").write_bytes(good)
+    assert "big-00003-of-00003.gguf next to it" in refused(tmp_path / "big-00001-of-00003.gguf")
+    assert "Give the first one" in refused(tmp_path / "big-00002-of-00003.gguf")
+    assert "There is no file" in refused(tmp_path / "nothing.gguf")
+    folder = tmp_path / "folder.gguf"
+    folder.mkdir()
+    assert "is a folder" in refused(folder)
 
 
 def write(file: Path, architecture: str, fill: Callable[[Any], None] | None = None, tokenizer: bool = True) -> Path:
@@ -356,20 +362,6 @@ def test_what_is_no_whole_model_is_told_in_our_words(name: str, tmp_path: Path) 
     sentence = refused(write(tmp_path / f"{name}.gguf", **{"fill": one_tensor, **options}))
     assert all(words in sentence for words in said)
     assert "llama_model_load" not in sentence
-
-
-def test_parts(tmp_path: Path, good: bytes) -> None:
-    for part in (1, 2):
-        (tmp_path / f"big-0000{part}-of-00003.gguf").write_bytes(good)
-    assert "big-00003-of-00003.gguf next to it" in refused(tmp_path / "big-00001-of-00003.gguf")
-    assert "Give the first one" in refused(tmp_path / "big-00002-of-00003.gguf")
-
-
-def test_no_file(tmp_path: Path) -> None:
-    assert "There is no file" in refused(tmp_path / "nothing.gguf")
-    folder = tmp_path / "folder.gguf"
-    folder.mkdir()
-    assert "is a folder" in refused(folder)
 
 
 def test_runtime_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,7 +430,7 @@ def test_what_was_asked_for_is_not_changed_for_the_sake_of_bits(asked: dict[str,
 
 
 def test_attention_is_timed_behind_copies_of_a_text() -> None:
-    """As many cells as the longest text has, in every setting, with a window and without."""
+    """The cells are as many as the longest text has, in every setting, with a window and without."""
     weights = Weights(builtin_gguf(), Runtime(), lambda _: True)
     for runtime in (Runtime(flash_attention=FLASH["on"], type_k=30), Runtime(flash_attention=FLASH["off"])):
         for window in (0, 512):

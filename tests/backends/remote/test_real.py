@@ -52,7 +52,6 @@ class Asked:
     info: dict[str, Any]
 
     def begin(self, prompt: str, limit: int = LIMIT, **options: Any) -> int:
-        """The id of a new answer."""
         chat, method = [{"role": "user", "content": prompt}], self.info["server"]["method"]
         return self.engine.generate(messages=chat, method=method, max_tokens=limit, **options)
 

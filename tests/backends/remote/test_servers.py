@@ -31,7 +31,7 @@ ANSWER = event({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"
 
 
 def found(serve: Any, model: str = "") -> Served | str:
-    """What a server is taken for, or the sentence about it."""
+    """Identify a server; a refusal is its sentence."""
 
     async def go() -> Served | str:
         wire = wired(serve, model)
@@ -290,8 +290,6 @@ def test_a_key_is_hidden_however_it_is_written(key: str, monkeypatch: pytest.Mon
 
 
 def spoken(url: str) -> str:
-    """Return the error about a server that cannot be reached."""
-
     async def go() -> str:
         wire = connection.Connection(Address("x", url))
         try:

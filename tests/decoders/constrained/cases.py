@@ -61,7 +61,7 @@ def valid(name: str, text: str) -> bool:
 
 
 def prompts(count: int) -> list[str]:
-    """What constrained models are asked, and what they are not."""
+    """Make prompts that fit the constraints, and prompts that do not."""
     out = []
     for i in range(count):
         name, other, city, role = NAMES[i % 20], NAMES[(i * 7 + 3) % 20], CITIES[i % 8], ROLES[i % 6]

@@ -1,17 +1,22 @@
-"""Odd settings work or are refused with one sentence that says why; plain decoding gives the tokens of transformers' own
-`generate`, and on a copy methods that draft take few steps."""
+"""Methods as a table: odd settings work or are refused with one sentence; drafters of other packages are found, and
+broken ones left out with a reason; plain decoding gives the tokens of transformers' own `generate`, and on a copy
+methods that draft take few steps."""
 
 from __future__ import annotations
 
+import importlib
 import random
+import sys
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specchat.backends import Model, Sampling, UserError
-from specchat.decoders import Conversation, Drafter, Generation, describe_params, encode_prompt, parse_params
+from specchat.decoders import Conversation, Drafter, Generation, describe_params, encode_prompt, parse_params, registry
 from specchat.decoders.needs import DraftModel, PardModel
 from specchat.decoders.parts.schedules import SCHEDULES
 from specchat.decoders.registry import methods, unavailable
@@ -21,8 +26,8 @@ from ...cases import FULL
 from ...fakes.answers import answered, plain
 from ...fakes.drafters.heads import tiny_head
 from ...fakes.models.llama_tiny import needs_llama, tiny_llama
-from ...fakes.models.references import generated
-from ...fakes.models.tiny import smaller_model, tiny_model
+from ...fakes.models.tiny import generated, smaller_model, tiny_model
+from ...fakes.models.toy import ToyModel
 from ...fakes.prompts import TEXTS, mixed_prompts
 
 TOKENS = 16
@@ -58,36 +63,34 @@ def is_a_sentence(error: BaseException) -> None:
     assert len(text) > 20
 
 
+WRONG: dict[str, tuple[Any, ...]] = {
+    "int": ("many", "", "1.5", 1.5, None, [1], float("nan"), float("inf")),
+    "float": ("much", "", None, [1], float("nan"), "nan"),
+    "bool": ("perhaps", ""),
+    "str": (None, 3, [1]),
+}
+"""By type of setting: values of another type."""
+
+
 @pytest.mark.parametrize(("method", "name"), every_field())
-def test_every_value_within_its_range_is_taken_and_others_are_told_why_not(method: type[Drafter], name: str) -> None:
+def test_every_value_within_its_range_is_taken_and_others_are_sentences(method: type[Drafter], name: str) -> None:
     param = declared_options(method.Params)[name]
     low, high, choices = param.low, param.high, param.choices
-    for value in values_of(param):
-        inside = value in choices if choices else low is not None and low <= value <= (value if high is None else high)
-        refused: UserError | None = None
+    for value in (*values_of(param), *WRONG[param.type]):
+        wrong = any(value is other for other in WRONG[param.type])
+        inside = not wrong and (
+            value in choices if choices else low is not None and low <= value <= (value if high is None else high)
+        )
+        refusal: UserError | None = None
         try:
             parse_params(method, {name: value})
         except UserError as error:
-            refused = error
-        if refused is not None:
+            refusal = error
+        assert refusal is not None or not wrong, value
+        if refusal is not None:
             assert not inside
-            is_a_sentence(refused)
-            assert name in str(refused)
-
-
-@pytest.mark.parametrize(("method", "name"), every_field())
-def test_values_of_another_type_are_refused(method: type[Drafter], name: str) -> None:
-    wrong: dict[str, tuple[Any, ...]] = {
-        "int": ("many", "", "1.5", 1.5, None, [1], float("nan"), float("inf")),
-        "float": ("much", "", None, [1], float("nan"), "nan"),
-        "bool": ("perhaps", ""),
-        "str": (None, 3, [1]),
-    }
-    for value in wrong[declared_options(method.Params)[name].type]:
-        with pytest.raises(UserError) as caught:
-            parse_params(method, {name: value})
-        is_a_sentence(caught.value)
-        assert name in str(caught.value)
+            is_a_sentence(refusal)
+            assert name in str(refusal)
 
 
 LETTERS = 9
@@ -128,8 +131,6 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
     ("lookup", {"max_ngram": 1, "min_ngram": 8}, r"min_ngram \(8\) must be at most max_ngram \(1\)"),
     ("early-exit", {"layers": 3}, "below the model's 3 layers"),
     ("early-exit", {"skip": "0,1,2"}, "skip"),
-    ("early-exit", {"skip": "7"}, "skip"),
-    ("early-exit", {"skip": "two"}, "skip"),
     ("tree", {"expansion": "1,0,2"}, "numbers from 1 to 64"),
     ("tree", {"expansion": "1,x"}, "expansion"),
     ("tree", {"expansion": "4,4,4,4"}, "a tree of 341 nodes. 256 are the most"),
@@ -231,3 +232,140 @@ def test_a_copy_takes_few_steps_and_changes_no_token(
             assert found.answer == plain(builtin_model, text, **options)
             assert found.totals.tokens_per_step >= floor
             assert found.totals.draft_seconds > 0
+
+
+MODULE = '''
+"""A package that brings drafters; without postponed annotations, as many are written."""
+from dataclasses import dataclass
+
+from specchat.decoders import Drafter, Tree, option
+
+
+@dataclass(frozen=True)
+class EchoParams:
+    tokens: int = option(3, "Tokens to repeat")
+
+
+class Echo(Drafter):
+    """Drafts what stood `tokens` places before the end."""
+
+    name = "acme-echo"
+    summary = "Drafts the last few tokens once more."
+    pays = "Where text repeats itself at once."
+    Params = EchoParams
+
+    def draft(self, context):
+        count = min(self.params.tokens, context.max_depth)
+        ends = [i for i, token in enumerate(context.tokens[-count:]) if token in context.eos_ids] if count else []
+        draft = list(context.tokens[-count:])[: ends[0] if ends else None] if count else []
+        return Tree.chain(context.pending, draft)
+
+
+class Nameless(Drafter):
+    summary = pays = ""
+
+    def draft(self, context):
+        return Tree.root(context.pending)
+
+
+class Unfinished(Drafter):
+    name = "acme-unfinished"
+    summary = pays = ""
+
+
+class Lookup(Echo):
+    name = "lookup"
+
+
+@dataclass(frozen=True)
+class ListParams:
+    sizes: list = option((), "Sizes")
+
+
+class Lists(Echo):
+    name = "acme-lists"
+    Params = ListParams
+
+
+class Settings(Echo):
+    name = "acme-settings"
+    Params = dict
+
+
+def helper():
+    pass
+'''
+POINTS = """[specchat.drafters]
+echo = acme_drafters:Echo
+nameless = acme_drafters:Nameless
+unfinished = acme_drafters:Unfinished
+taken = acme_drafters:Lookup
+lists = acme_drafters:Lists
+settings = acme_drafters:Settings
+function = acme_drafters:helper
+missing = acme_drafters:Nothing
+absent = acme_nowhere:Drafter
+"""
+LEFT_OUT = {
+    "nameless": "does not define name",
+    "unfinished": "does not define draft",
+    "taken": "reuses the name of another method, lookup",
+    "lists": "Params.sizes is no option of a type among str, int",
+    "settings": "Params is not a dataclass",
+    "function": "is not a subclass of specchat.decoders.Drafter",
+    "missing": "AttributeError",
+    "absent": "ModuleNotFoundError",
+}
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A distribution as pip leaves it on the path."""
+    (tmp_path / "acme_drafters.py").write_text(MODULE, encoding="utf-8")
+    info = tmp_path / "acme_drafters-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-drafters\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
+    (info / "RECORD").write_text("acme_drafters.py,,\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    before = dict(registry._broken)
+    registry.methods.cache_clear()
+    yield tmp_path
+    monkeypatch.undo()
+    sys.modules.pop("acme_drafters", None)
+    registry.methods.cache_clear()
+    registry._broken.clear()
+    registry._broken.update(before)
+    importlib.invalidate_caches()
+
+
+def test_a_drafter_of_another_package_is_a_method_like_ours(installed: Path) -> None:
+    assert "acme-echo" in methods()
+    model, prompt = ToyModel(1), [0, 1, 2, 3, 0, 1]
+    conversation = Conversation(model)
+    generation = Generation(conversation, prompt, "acme-echo", settings={"tokens": "5"}, max_tokens=200)
+    assert sum(step.drafted for step in generation) > 200
+    assert generation.totals.accepted > 0
+    assert generation.answer == plain(model, prompt, 200)
+    with pytest.raises(UserError, match=r"acme-echo.tokens takes a whole number, not 'x'"):
+        Generation(conversation, prompt, "acme-echo", settings={"tokens": "x"})
+    described = next(entry for entry in registry.describe() if entry["name"] == "acme-echo")
+    assert described["params"][0]["type"] == "int"
+    assert described["params"][0]["default"] == 3
+
+
+def test_what_is_no_drafter_is_left_out_with_the_reason(installed: Path) -> None:
+    names = list(methods())
+    assert [name for name in names if name.startswith("acme")] == ["acme-echo"]
+    assert names[: len(registry.BUILT_IN)] == list(registry.BUILT_IN)
+    assert methods()["lookup"].__module__ == "specchat.decoders.methods.lookup"
+    broken = registry.broken()
+    assert broken.keys() == LEFT_OUT.keys()
+    for name, words in LEFT_OUT.items():
+        assert words in broken[name]
+
+
+def test_without_that_package_there_is_no_such_method() -> None:
+    assert "acme-echo" not in methods()
+    assert not registry.broken()

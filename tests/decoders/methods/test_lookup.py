@@ -31,6 +31,10 @@ def lookup(**params: Any) -> Lookup:
     return Lookup(LookupParams(**params))
 
 
+def fusion(**params: Any) -> Fusion:
+    return Fusion(FusionParams(**params))
+
+
 def published(ids: list[int], max_ngram_size: int, num_pred_tokens: int) -> list[int]:
     """`find_candidate_pred_tokens` of the prompt lookup repository, on lists."""
     for size in range(max_ngram_size, 0, -1):
@@ -84,6 +88,10 @@ def test_index_finds_every_occurrence(text: list[int], shortest: int, limit: int
         assert [length for _, length in found] == sorted((length for _, length in found), reverse=True)
         some = index.matches(limit, longest=3)
         assert some == naive_matches(text[: i + 1], 3)[:limit]
+        latest = max((min(match, ORDERS) for _, match in naive_matches(text[: i + 1])), default=0)
+        assert index.latest[1] == lookup().match(text[: i + 1]) == latest, "the longest run, without a tree"
+        places = [place for place, length in naive_matches(text[: i + 1]) if min(length, ORDERS) == latest]
+        assert not places or index.latest[0] == max(places)
 
 
 @pytest.mark.parametrize(("copied", "measured"), [(7, 7), (8, 8), (15, 8), (16, 16), (31, 24), (40, 32)])
@@ -120,28 +128,21 @@ def follow(text: list[int], at: int, n: int) -> list[int]:
     return (line * n)[:n]
 
 
-def test_a_long_match_drafts_far_and_a_short_one_does_not() -> None:
+@pytest.mark.parametrize(("make", "far", "wide"), [(lookup, 8, 4), (fusion, 11, 4)])
+def test_a_long_match_drafts_far_and_a_short_one_does_not(make: Any, far: int, wide: int) -> None:
     rng = random.Random(0)
     text = [rng.randrange(3, 90) for _ in range(200)]
-    known = lookup().draft(drafting([*text, *text[100:130]]))
-    assert known.tokens[:9] == text[129:138]
-    assert max(known.depths()) >= 8
+    copy = make().draft(drafting([*text, *text[100:130]]))
+    assert copy.tokens[: far + 1] == text[129 : 130 + far]
+    assert max(copy.depths()) >= far
     # One common token with many successors: the budget goes into breadth.
     often = [token for other in range(10, 30) for token in (1, other)]
-    assert max(lookup().draft(drafting([*often, 1])).depths()) <= max(known.depths()) // 2
-
-
-@cases(150)
-@given(FEW)
-def test_the_latest_place_of_the_longest_run_is_told_without_a_tree(text: list[int]) -> None:
-    index = NgramIndex()
-    index.follow(text)
-    found = naive_matches(text)
-    assert index.latest[1] == max((min(match, ORDERS) for _, match in found), default=0)
-    assert lookup().match(text) == index.latest[1]
-    if found:
-        place, match = index.latest
-        assert place == max(place for place, length in found if min(length, ORDERS) == match)
+    assert max(make().draft(drafting([*often, 1])).depths()) <= wide
+    # The end of the text is no obstacle: a loop is drafted as a loop.
+    assert make(nodes=9, **({"frequent": 0} if make is fusion else {})).draft(drafting([5, 6, 7, 8] * 6)).tokens == [
+        8,
+        *[5, 6, 7, 8] * 2,
+    ]
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -180,18 +181,14 @@ def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
     assert after([3, 8, 9], [0, 1, 2], [3, 8]) == after([3, 1, 1], [0], [7, 8]) < nothing
 
 
-def test_late_matches_and_loops() -> None:
-    # The only match is two tokens from the end: the published method has no K tokens to draft, ours drafts the loop.
+def test_of_a_match_near_the_end_the_loop_is_drafted() -> None:
+    """The published method has no K tokens to draft there."""
     text = [5, 6, 7, 8, 6, 7]
     assert lookup(variant="reference").draft(drafting(text)).tokens == [7]
     assert lookup(nodes=6).draft(drafting(text)).tokens == [7, 8, 6, 7, 8, 6]
 
 
 MORE = st.lists(st.integers(0, 30), min_size=1, max_size=80)
-
-
-def fusion(**params: Any) -> Fusion:
-    return Fusion(FusionParams(**params))
 
 
 def check_tree(drafter: Fusion, tree: Tree, nodes: int, room: int) -> None:
@@ -266,18 +263,6 @@ def test_agreement_and_length_raise_a_probability() -> None:
     split = first([1, 5, 8, 1, 6, 9, 1])
     assert split[5] < split[6] < once[5] < twice[5]
     assert once[5] < longer[5]
-
-
-def test_a_copy_is_drafted_far_and_free_text_wide() -> None:
-    rng = random.Random(0)
-    text = [rng.randrange(3, 90) for _ in range(200)]
-    copy = fusion().draft(drafting([*text, *text[100:130]]))
-    assert copy.tokens[:12] == text[129:141]
-    often = [token for other in range(10, 30) for token in (1, other)]
-    assert max(fusion().draft(drafting([*often, 1])).depths()) <= 4
-    # The end of the text is no obstacle: a loop is drafted as a loop.
-    loop = [5, 6, 7, 8] * 6
-    assert fusion(nodes=9, frequent=0).draft(drafting(loop)).tokens == [8, 5, 6, 7, 8, 5, 6, 7, 8]
 
 
 def pieces(rng: random.Random, edits: float) -> tuple[list[int], list[int]]:

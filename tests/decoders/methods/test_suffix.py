@@ -1,8 +1,10 @@
-"""Suffix decoding and n-grams: counts against counting from scratch, drafts against the published rule, what is kept
-and for how long. Pools are private, and read here: drafts show what is in them by chance."""
+"""Suffix decoding, n-grams, lookahead, Jacobi and token recycling: counts against counting from scratch, drafts,
+windows and tables as published, what is kept and for how long, the corner cases that others crash or lose in. Pools
+are private, and read here: drafts show what is in them by chance."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import ROOT, Sampling
-from specchat.decoders import Context, Conversation, Generation
+from specchat.decoders import Context, Conversation, Generation, Tree, Verified
+from specchat.decoders.acceptance import walk
+from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
+from specchat.decoders.methods.lookahead import Lookahead, LookaheadParams
 from specchat.decoders.methods.ngram import Ngram, NgramParams
+from specchat.decoders.methods.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
 from specchat.decoders.methods.suffix import Suffix, SuffixAutomaton, SuffixParams
 from specchat.decoders.parts.ngrams import NgramPool, TextNgrams
 from specchat.decoders.past.index import Past
@@ -76,7 +82,7 @@ def test_the_longest_match_of_a_growing_text(texts: list[list[int]], depth: int,
 
 
 def published(text: list[int], params: SuffixParams, room: int) -> list[tuple[float, list[tuple[int, int]]]]:
-    """The draft of every length of the match, as (sum of the probabilities, [(token, parent) …]), by counting anew."""
+    """Draft for every length of the match by counting from scratch: (sum of probabilities, [(token, parent) …])."""
 
     def children(line: list[int]) -> list[tuple[int, int]]:
         after = Counter(text[i + len(line)] for i in range(len(text) - len(line)) if text[i : i + len(line)] == line)
@@ -270,3 +276,268 @@ def test_the_pool_is_bounded() -> None:
     for token in range(100):
         pool.add((0,), (token,), 2)
     assert pool.get((0,), 5) == [(99,), (98,)]
+
+
+def lookahead_of(conversation: Conversation, **params: Any) -> Lookahead:
+    drafter = conversation.drafter("lookahead", params)
+    assert isinstance(drafter, Lookahead)
+    return drafter
+
+
+def begin(model: ToyModel, prompt: list[int], count: int, **params: Any) -> Generation:
+    return Generation(Conversation(model), prompt, "lookahead", settings=params, max_tokens=count)
+
+
+@cases(60)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 3),
+    st.integers(1, 7),
+    st.integers(2, 6),
+    st.sampled_from([(3, False), (9, True), (40, False)]),
+)
+def test_every_pooled_ngram_is_a_true_continuation(seed: int, memory: int, window: int, n: int, kind: tuple[int, bool]) -> None:
+    """A memory of m tokens makes each m + 1 tokens in a row what the target says."""
+    model = ToyModel(seed, memory=memory, vocabulary=kind[0], ends=kind[1])
+    conversation, rng = Conversation(model), random.Random(seed)
+    pooled = 0
+    for _ in range(2):  # turns
+        prompt = [rng.randrange(kind[0]) for _ in range(rng.randint(1, 9))]
+        params = {"window": window, "ngram": n, "guesses": 3, "text": False}
+        generation = Generation(conversation, prompt, "lookahead", settings=params, max_tokens=60)
+        for _ in generation:
+            if rng.random() < 0.1:  # the text goes on without the window
+                generation.switch(rng.choice(["greedy", "lookup"]))
+            else:
+                generation.switch("lookahead", params)
+        for ngram in lookahead_of(conversation, **params)._pool:
+            pooled += 1
+            assert len(ngram) == n
+            assert model.eos not in ngram[:-1]
+            for i in range(n - memory):
+                assert ngram[i + memory] == model.ranked(ngram[i : i + memory])[0], ngram
+    if not kind[1] and window > 1:  # of a single column level 0 is always the pending token, which the others rarely follow
+        assert pooled > 0
+
+
+@pytest.mark.parametrize(("w", "n"), [(4, 4), (1, 4), (4, 2), (1, 2), (3, 3), (2, 6)])
+def test_the_window_is_laid_out_and_moves_as_published(w: int, n: int) -> None:
+    # In a vocabulary so large no two nodes coincide and no guess is right: each step gives one token.
+    model, prompt = ToyModel(3, memory=3, vocabulary=5000), [1, 2, 3, 4, 5, 6, 7, 8]
+    params = {"window": w, "ngram": n, "text": False}
+    generation = begin(model, prompt, 100, **params)
+    window = lookahead_of(generation.conversation, **params)
+    pooled = []
+    for index in range(12):
+        tree = next(generation).tree
+        columns, levels = window._window, min(index + 1, n - 1)
+        # The drafter has learned: what was evaluated stands one level lower, or while it fills one column to the right.
+        filling = index < n - 2
+        grid = [column.nodes for column in columns]
+        if filling:
+            grid = [[0, *range(1, levels)], *grid]
+        assert len(grid) == w + n - 1 - levels
+        assert [len(nodes) for nodes in grid] == [levels] * len(grid)
+        assert sorted(node for nodes in grid for node in nodes) == list(range(len(tree)))
+        assert tree.window == frozenset(range(1, len(tree)))
+        for i, nodes in enumerate(grid):
+            assert nodes[0] == 0 if i == 0 else tree.parents[nodes[0]] == grid[i - 1][0]
+            for level in range(1, levels):
+                assert tree.parents[nodes[level]] == nodes[level - 1]
+            # new[i]: the choice after the last level of column i.
+            path = generation.tokens[: len(prompt) + index] + [tree.tokens[node] for node in tree.path(nodes[-1])][1:]
+            trajectory = [tree.tokens[node] for node in nodes] + [model.ranked(path)[0]]
+            if not filling:
+                assert columns[i].tokens == trajectory[1:]
+                if i > 0:
+                    pooled.append(trajectory)
+            elif i > 0:
+                assert columns[i - 1].tokens == trajectory
+    # Column 0 begins with the pending token, which its other levels were not made for.
+    found = [list(ngram) for ngram in window._pool if n == 2 or list(ngram) in pooled]
+    assert all(ngram in found for ngram in pooled)
+    assert n == 2 or len(window._pool) == len(pooled)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8])
+@pytest.mark.parametrize("w", [1, 3])
+def test_a_full_match_yields_n_tokens(n: int, w: int) -> None:
+    model, prompt = ToyModel(3, memory=3, vocabulary=5000), [1, 2, 3]
+    answer = plain(model, prompt, 20)
+    generation = begin(model, prompt, 20, window=w, ngram=n, text=False)
+    pool = lookahead_of(generation.conversation, window=w, ngram=n, text=False)._pool
+    pool.add((3,), tuple(answer[: n - 1]), 7)
+    pool.add((3,), (*answer[: n - 2], 7), 7)
+    step = next(generation)
+    assert list(step.tokens) == answer[:n]
+    assert step.accepted == n - 1
+    assert step.drafted == n, "what two n-grams share is verified once"
+
+
+def test_eos_in_the_window_is_drawn_anew_and_ngrams_may_end_in_it() -> None:
+    ended = 0
+    for seed in range(30):
+        model = ToyModel(seed, memory=1, vocabulary=5, ends=True)
+        generation = begin(model, [0, 1, 2, 3, 4], 60, window=5, ngram=3, text=False)
+        for step in generation:
+            assert not any(step.tree.tokens[node] == model.eos for node in step.tree.window)
+        pool = lookahead_of(generation.conversation, window=5, ngram=3, text=False)._pool
+        ended += any(ngram[-1] == model.eos for ngram in pool)
+    assert ended > 0
+
+
+def test_the_pool_may_be_seeded_from_the_text() -> None:
+    text = [1, 2, 3, 4, 5, 1]
+    seeded = Lookahead(LookaheadParams(ngram=4)).draft(drafting(text))
+    assert [seeded.tokens[node] for node in range(4)] == [1, 2, 3, 4]
+    assert not seeded.window & {1, 2, 3}
+    unseeded = Lookahead(LookaheadParams(ngram=4, text=False)).draft(drafting(text))
+    assert unseeded.window == frozenset(range(1, len(unseeded)))
+
+
+def jacobi(**params: Any) -> Jacobi:
+    return Jacobi(JacobiParams(**params))
+
+
+def step(drafter: Jacobi, model: ToyModel, tokens: list[int]) -> list[int]:
+    """One pass over the drafter's block: extends `tokens`, returns the block."""
+    tree = drafter.draft(drafting(tokens))
+    path = [*tokens[:-1]]
+    chosen = []
+    for token in tree.tokens:
+        path.append(token)
+        chosen.append(model.ranked(path)[0])
+    accepted = walk(tree, chosen)
+    session = model.open_session()
+    drafter.learn(Verified(tree, chosen, accepted, session.evaluate(tree.tokens, tree.parents)))
+    tokens += [tree.tokens[node] for node in accepted[1:]] + [chosen[accepted[-1]]]
+    return tree.tokens[1:]
+
+
+@cases(80)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 9), st.integers(1, 9), st.sampled_from(["text", "repeat"]))
+def test_a_block_of_k_takes_at_most_k_passes(seed: int, memory: int, vocabulary: int, k: int, start: str) -> None:
+    model = ToyModel(seed, memory=memory, vocabulary=vocabulary)
+    drafter, tokens = jacobi(tokens=k, slide=False, start=start), [0, 1, 0, 1, 1]
+    blocks: list[int] = []  # passes of each
+    ends = 0
+    for _ in range(40):
+        length = len(tokens)
+        block = step(drafter, model, tokens)
+        if length > ends - 1:  # no guess of the last block is left: a new one, K places behind the pending token
+            blocks.append(0)
+            ends = length + k
+        assert len(block) == ends - length, "the block ends where it ended"
+        blocks[-1] += 1
+    assert max(blocks) <= k
+    assert tokens[5:] == plain(model, [0, 1, 0, 1, 1], len(tokens) - 5)
+
+
+def test_the_next_guesses_are_the_choices() -> None:
+    model, drafter, tokens = ToyModel(2, memory=3, vocabulary=50), jacobi(tokens=5), [1, 2, 3]
+    block = step(drafter, model, tokens)
+    assert len(tokens) == 4, "with 50 tokens no first guess is right"
+    path = [1, 2, 3, *block]
+    choices = [model.ranked(path[: i + 4])[0] for i in range(5)]
+    assert drafter.draft(drafting(tokens)).tokens[: 1 + 5] == [tokens[-1], *choices]
+
+
+def test_a_right_block_is_taken_whole() -> None:
+    model, tokens = ToyModel(2, memory=3, vocabulary=50), [1, 2, 3]
+    answer = plain(model, tokens, 12)
+    drafter = jacobi(tokens=5)
+    step(drafter, model, tokens)
+    drafter._guesses = answer[1:6]
+    step(drafter, model, tokens)
+    assert tokens == [1, 2, 3, *answer[:7]], "K guesses and one"
+
+
+def test_first_guesses() -> None:
+    text = [4, 5, 6, 99, 7]
+    assert jacobi(tokens=3, start="repeat").draft(drafting(text)).tokens == [7, 7, 7, 7]
+    drawn = jacobi(tokens=30).draft(drafting(text, eos=[99]))
+    assert drawn == jacobi(tokens=30).draft(drafting(text, eos=[99]))
+    assert set(drawn.tokens) == {4, 5, 6, 7}
+    assert drawn != jacobi(tokens=30, seed=1).draft(drafting(text, eos=[99]))
+
+
+def recycle(rows: dict[int, tuple[int, ...]] | None = None, **params: Any) -> Recycle:
+    drafter = Recycle(RecycleParams(**params))
+    for token, row in (rows or {}).items():
+        drafter._table.write(token, row)
+    return drafter
+
+
+def paths(tree: Tree) -> set[tuple[int, ...]]:
+    return {tuple(tree.tokens[i] for i in tree.path(node)) for node in range(len(tree))}
+
+
+@cases(100)
+@given(st.integers(0, 10**6), st.integers(1, 24), st.integers(0, 5), st.booleans())
+def test_the_tree_is_the_most_probable_one(seed: int, nodes: int, room: int, branching: bool) -> None:
+    rng = random.Random(seed)
+    rows = {token: tuple(rng.sample(range(6), rng.randint(0, 4))) for token in range(6)}
+    tree = recycle(rows, nodes=nodes, shape="fixed", text=False).draft(drafting([0], room=room, branching=branching, eos=[5]))
+    # Every path there is, with the product of its ranks' shares.
+    level: dict[tuple[int, ...], float] = {(0,): 1.0}
+    everything = dict(level)
+    for _ in range(room):
+        level = {
+            (*path, token): p * SHARES[rank]
+            for path, p in level.items()
+            if path[-1] != 5
+            for rank, token in enumerate(rows[path[-1]])
+            if branching or rank == 0
+        }
+        everything |= level
+    grown = paths(tree)
+    assert len(grown) == len(tree) == min(nodes, len(everything))
+    best = sorted(everything.values(), reverse=True)[: len(tree)]
+    assert sorted((everything[path] for path in grown), reverse=True) == best
+
+
+def test_every_evaluated_node_fills_its_row() -> None:
+    model = ToyModel(1, memory=1, vocabulary=20)
+    conversation = Conversation(model)
+    evaluated = set()
+    for step in Generation(conversation, [1, 2, 3], "recycle", settings={"successors": 5, "text": False}, max_tokens=60):
+        evaluated |= set(step.tree.tokens)
+    drafter = conversation.drafter("recycle", {"successors": 5, "text": False})
+    assert isinstance(drafter, Recycle)
+    assert set(drafter._table._rows) == evaluated
+    for token in evaluated:
+        assert drafter._table.row(token) == tuple(model.ranked([token])[:5])
+
+
+def test_of_a_token_met_twice_the_accepted_one_counts() -> None:
+    model = ToyModel(2, memory=2, vocabulary=30)
+    session = model.open_session()
+    tree = Tree([1, 2, 3, 2], [-1, 0, 0, 2])
+    scores = session.evaluate(tree.tokens, tree.parents)
+    drafter = recycle(successors=4)
+    drafter.learn(Verified(tree, [2, 5, 6, 7], [0, 1], scores))
+    assert model.ranked([1, 2])[:4] != model.ranked([3, 2])[:4]
+    assert drafter._table.row(2) == tuple(model.ranked([1, 2])[:4])
+    assert drafter._table.row(3) == tuple(model.ranked([1, 3])[:4])
+
+
+def test_the_text_gives_first_successors() -> None:
+    tree = recycle(nodes=8).draft(drafting([1, 2, 3, 1, 4, 1]))
+    assert paths(tree) >= {(1, 4), (1, 2), (1, 2, 3), (1, 4, 1)}
+    assert tree.tokens[1] == 4, "the latest first"
+    assert len(recycle(nodes=8, text=False).draft(drafting([1, 2, 3, 1, 4, 1]))) == 1
+    # What the target thinks replaces it, and keeps its width.
+    drafter = recycle({1: (7, 8)}, successors=2)
+    assert drafter.draft(drafting([1, 9, 1])).tokens[:2] == [1, 9]
+    assert drafter._table.row(1) == (9, 7)
+
+
+def test_the_table_is_bounded() -> None:
+    table = SuccessorTable(rows=10)
+    for token in range(100):
+        table.write(token, (1, 2))
+        table.write(0, (3,))
+    assert set(table._rows) == {0, *range(91, 100)}
+    table = SuccessorTable(rows=10)
+    table.follow(range(100))
+    assert len(table._rows) == 10

@@ -1,8 +1,11 @@
 """Parts of methods: draft lengths, the costs they are chosen from, how many nodes are verified, prompt lookup for a
-draft model, what is learned of matches, the tree of guesses for several positions."""
+draft model, what is learned of matches, the tree of guesses for several positions, drafting on while the target
+verifies. What that thinks of its chances is replaced, so that a random model drafts on."""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import random
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -16,11 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import Model, Sampling, Session
+from specchat.backends import LoadOptions, Model, Sampling, Scores, Session, UserError, load_model
 from specchat.backends.info import MOST_NODES, least_share, plain_passes
-from specchat.decoders import Acceptance, Context, Conversation, Drafter, Generation, Tree, encode_prompt
+from specchat.decoders import Acceptance, Context, Conversation, Drafter, Generation, Step, Tree, Verified, encode_prompt
 from specchat.decoders.methods.fusion import Fusion
 from specchat.decoders.methods.lookup import Lookup, LookupParams
+from specchat.decoders.parts import ahead as module
+from specchat.decoders.parts.ahead import Ahead, OwnThread
 from specchat.decoders.parts.cascade import Copies, Experience, grow_chain
 from specchat.decoders.parts.costs import PassCosts
 from specchat.decoders.parts.drafting import Trie, draw_tokens
@@ -32,12 +37,14 @@ from specchat.decoders.parts.schedules import Rates, Schedule, best_length
 from specchat.decoders.parts.sizes import Sizes
 
 from ...cases import FULL, cases
+from ...fakes.answers import answered
+from ...fakes.models.tiny import tiny_model
 from ...fakes.models.toy import ToyModel, drafting
 from ...fakes.prompts import TEXTS
 
 
 def costs(one: float, per_node: float, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)) -> PassCosts:
-    """What a target teaches whose passes cost `one` and a constant more per further node."""
+    """Costs that a target teaches whose passes take `one` and a constant more per further node."""
     out = PassCosts()
     for _ in range(30):
         for size in sizes:
@@ -519,3 +526,134 @@ def test_an_eos_takes_its_place_and_ends_its_path() -> None:
         assert paths(cut) == [path for path in wanted if EOS not in path[:-1]]
         seen += len(cut) < len(whole)
     assert seen > 10
+
+
+PROMPT = "Write a short story about a lighthouse keeper and a lost boat."
+TOKENS = 64 if FULL else 40
+
+RUNTIMES = ["transformers", *(["llama.cpp"] if importlib.util.find_spec("llama_cpp") else [])]
+
+
+@functools.cache
+def pair(backend: str) -> tuple[Model, Model, OwnThread]:
+    """Load the built-in model, its draft model, and that once more in another thread."""
+    options = LoadOptions(device="cpu", threads=1, backend=backend)
+    target, draft = load_model("builtin", options), load_model("builtin-draft", options)
+    return target, draft, OwnThread(lambda: load_model("builtin-draft", options))
+
+
+@pytest.fixture(params=RUNTIMES)
+def models(request: pytest.FixtureRequest) -> tuple[Model, Model, OwnThread]:
+    return pair(str(request.param))
+
+
+def answer(
+    target: Model, draft: Model | None, method: str = "draft", prompt: str | Sequence[int] = PROMPT, **options: Any
+) -> tuple[list[int], list[Step]]:
+    generation, steps = answered(target, prompt, method, draft=draft, **{"max_tokens": TOKENS, **options})
+    return generation.answer, steps
+
+
+@pytest.fixture
+def slow_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts that come late: whatever can be drafted on has been."""
+    real = Ahead.judge
+
+    def judge(self: Ahead, verified: Verified) -> None:
+        if self._job is not None:
+            self._job.exception()
+        real(self, verified)
+
+    monkeypatch.setattr(Ahead, "judge", judge)
+
+
+def ahead(steps: Sequence[Step]) -> tuple[int, int]:
+    """Tokens drafted on, and those that were thrown away."""
+    return sum(step.ahead for step in steps), sum(step.wasted for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sampling", "rule"),
+    [
+        ({}, {}, "exact"),
+        ({"schedule": "constant", "tokens": 2}, {"temperature": 0.8, "seed": 7}, "exact"),
+        ({"schedule": "constant", "tokens": 2, "cascade": False}, {"temperature": 0.8, "seed": 7}, "rejection"),
+        # Drafts whose lengths nobody knows beforehand.
+        ({"schedule": "confidence", "cascade": False}, {"temperature": 0.8, "seed": 7}, "rejection"),
+    ],
+)
+def test_the_tokens_do_not_change(
+    models: tuple[Model, Model, OwnThread], slow_target: None, settings: dict[str, Any], sampling: dict[str, Any], rule: str
+) -> None:
+    target, draft, own = models
+    how: dict[str, Any] = {"sampling": Sampling(**sampling), "acceptance": Acceptance.parse(rule), "settings": settings}
+    for prompt in (PROMPT, f"Repeat this text exactly: {TEXTS[0]}")[: 1 + FULL]:
+        wanted, _ = answer(target, draft, prompt=prompt, **how)
+        found, steps = answer(target, own, prompt=prompt, **how)
+        assert found == wanted
+        assert rule != "exact" or wanted == answer(target, None, "greedy", prompt, sampling=how["sampling"])[0]
+        made, wasted = ahead(steps)
+        assert made > 0
+        assert wasted <= made
+        how["settings"] = {**settings, "ahead": False}
+        assert ahead(answer(target, own, prompt=prompt, **how)[1]) == (0, 0)
+        how["settings"] = settings
+
+
+def test_one_draft_begins_where_the_one_before_drafted_on(slow_target: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEAST", 0.0)  # a random model is never sure, not even of its own choice
+    model = tiny_model("llama")
+    conversation = Conversation(model, draft_model=OwnThread(lambda: model))
+    settings = {"schedule": "constant", "tokens": 3, "cascade": False}
+    generation = Generation(conversation, range(9, 30), "draft", settings=settings, max_tokens=41)
+    session = generation.drafter._proposer.session  # type: ignore[attr-defined]
+    for step in generation:
+        assert step.wasted == 0
+        assert len(step.tokens) == min(4, 41 - sum(generation.totals.runs[:-1]))
+    assert generation.answer == answer(model, None, "greedy", range(9, 30), max_tokens=41)[0]
+    assert session.nodes_evaluated <= 21 + 41  # none twice
+    conversation.close()
+
+
+def test_what_the_target_does_not_want_is_thrown_away(slow_target: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEAST", 0.0)
+    target, other = tiny_model("llama"), tiny_model("mistral")
+    settings = {"schedule": "constant", "tokens": 2, "cascade": False}
+    found, steps = answer(target, OwnThread(lambda: other), "draft", range(9, 30), settings=settings)
+    assert found == answer(target, None, "greedy", range(9, 30))[0]
+    refused = [step for step in steps[:-1] if step.accepted < step.drafted]
+    assert refused
+    for step in refused:
+        assert step.ahead <= step.wasted
+    made, wasted = ahead(steps)
+    assert 0 < sum(step.wasted for step in refused) <= wasted <= made
+
+
+def test_an_error_in_the_thread_is_one_sentence(
+    models: tuple[Model, Model, OwnThread], slow_target: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, _, own = models
+    ids = encode_prompt(target, PROMPT)
+    wanted, _ = answer(target, None, "greedy")
+    conversation = Conversation(target, draft_model=own)
+    with monkeypatch.context() as patch:
+        real = Ahead._draft_ahead
+
+        def fails(self: Ahead, most: int, length: int, nodes: int) -> None:
+            def evaluate(*args: Any) -> Scores:
+                raise UserError("There was not enough memory on cpu.")
+
+            with pytest.MonkeyPatch.context() as inner:
+                inner.setattr(self.session, "evaluate", evaluate)
+                real(self, most, length, nodes)
+
+        patch.setattr(Ahead, "_draft_ahead", fails)
+        generation = Generation(conversation, ids, "draft", max_tokens=TOKENS)
+        with pytest.raises(UserError, match=r"^There was not enough memory on cpu\.$"):
+            list(generation)
+        assert generation.answer
+        assert generation.answer == wanted[: len(generation.answer)]
+    again = Generation(conversation, ids, "draft", max_tokens=TOKENS)
+    list(again)
+    assert again.answer == wanted
+    conversation.close()

@@ -35,13 +35,11 @@ def target_folder() -> Path:
 
 @functools.cache
 def llama_target() -> LlamaModel:
-    """It on llama.cpp in float32."""
     return load_llama(gguf_of(target_folder()), "heads-target", FLOAT32)
 
 
 @functools.cache
 def torch_target() -> TransformersModel:
-    """It on transformers."""
     return load_transformers(target_folder(), "heads-target", LoadOptions(device="cpu"))
 
 
@@ -51,14 +49,13 @@ def write_eagle(folder: Path, **options: Any) -> Path:
 
 
 def exported(folder: Path, kind: str) -> Path:
-    """A drafter's folder as a GGUF file beside it."""
+    """Export a drafter's folder to a GGUF file next to it."""
     file = folder.with_name(f"{folder.name}-{kind}.gguf")
     export_head(folder, target_folder(), file, kind)
     return file
 
 
 def eagle_file(folder: Path, kind: str = "F32", **options: Any) -> Path:
-    """The same as a GGUF file."""
     return exported(write_eagle(folder, **options), kind)
 
 
@@ -68,7 +65,6 @@ def write_blocks(folder: Path, **options: Any) -> Path:
 
 
 def dflash_file(folder: Path, kind: str = "F32", **options: Any) -> Path:
-    """The same as a GGUF file."""
     return exported(write_blocks(folder, **options), kind)
 
 
@@ -107,13 +103,11 @@ def counting() -> tuple[LlamaModel, Head]:
 
 @functools.cache
 def random_gguf_head() -> Head:
-    """A head that knows nothing, on llama.cpp."""
     return load_head(eagle_file(room() / "random-eagle3"))
 
 
 @functools.cache
 def random_gguf_blocks() -> Head:
-    """A DFlash drafter that knows nothing, on llama.cpp."""
     return load_head(dflash_file(room() / "random-dflash"))
 
 
@@ -192,5 +186,4 @@ def glm_file(folder: Path, file: Path, *, mtp: bool = True) -> Path:
 
 @functools.cache
 def glm_llama() -> LlamaModel:
-    """A tiny GLM-4.5 with an MTP layer on llama.cpp."""
     return load_llama(glm_file(mtp_folder("glm4-moe"), room() / "glm.gguf"), "glm", FLOAT32)

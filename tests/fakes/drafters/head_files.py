@@ -44,7 +44,6 @@ def save_drafter(
 
 
 def load_weights(folder: Path, file: str = "model") -> dict[str, Tensor]:
-    """The tensors of a folder with one file."""
     return load_file(folder / f"{file}.safetensors")
 
 

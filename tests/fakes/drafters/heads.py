@@ -19,8 +19,7 @@ from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head
 from specchat.backends.hf.model import TransformersModel, load_transformers
 
-from ..models.references import hidden, network, room
-from ..models.tiny import VOCAB, tiny_model, write_model
+from ..models.tiny import VOCAB, hidden, network, room, tiny_model, write_model
 from .dflash_files import Paths, write_dflash
 from .head_files import Style, load_weights, write_head, write_medusa
 
@@ -36,7 +35,6 @@ def target() -> TransformersModel:
 
 @functools.cache
 def target_folder() -> Path:
-    """Its folder."""
     return write_model("llama", room() / "heads-target", num_hidden_layers=LAYERS)
 
 
@@ -46,7 +44,6 @@ def states_of(text: Sequence[int], taps: Sequence[int]) -> Tensor:
 
 
 def load(folder: Path, model: TransformersModel | None = None) -> Any:
-    """The drafter in a folder, beside its target."""
     found = read_format(folder, check_folder(folder))
     assert found is not None
     return load_head(found, folder.name, model or target())
@@ -54,7 +51,6 @@ def load(folder: Path, model: TransformersModel | None = None) -> Any:
 
 @functools.cache
 def random_medusa() -> Any:
-    """Heads that know nothing, for `target`."""
     return load(write_medusa(room() / "random-medusa"))
 
 
@@ -67,7 +63,6 @@ def right_medusa() -> Any:
 
 @functools.cache
 def random_dflash() -> Any:
-    """A drafter that knows nothing, for `target`."""
     return load(write_dflash(room() / "random-dflash"))
 
 
@@ -146,7 +141,6 @@ def right_dflash() -> Any:
 
 @functools.cache
 def random_head(style: Style = "eagle3") -> Any:
-    """A head that knows nothing, for `target`."""
     return load(write_head(room() / f"random-{style}", style))
 
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from specchat.backends import LoadOptions
 from specchat.backends.hf.model import TransformersModel, load_transformers
 
-from ..models.references import room
-from ..models.tiny import VOCAB, write_tokenizer
+from ..models.tiny import VOCAB, room, write_tokenizer
 
 Family = Literal["deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5"]
 FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5")
@@ -201,12 +200,10 @@ def _make_right(tensors: dict[str, Tensor], family: Family, layers: int) -> None
 
 @functools.cache
 def mtp_folder(family: Family, right: bool = False, layers: int = 1) -> Path:
-    """The folder of such a model, written once per process."""
     name = f"mtp-{family}-{layers}{'-right' if right else ''}"
     return write_mtp(room() / name, family, right=right, layers=layers)
 
 
 @functools.cache
 def mtp_target(family: Family, right: bool = False, layers: int = 1) -> TransformersModel:
-    """The model."""
     return load_transformers(mtp_folder(family, right, layers), family, LoadOptions(device="cpu"))

@@ -23,7 +23,7 @@ from specchat.builtin.recipe.gguf_export import add_tokenizer, new_file
 
 from ..drafters.heads import load
 from .llama_tiny import FLOAT32
-from .references import room
+from .tiny import room
 
 VOCAB, WIDTH, WINDOW = 2048, 24, 8
 LAYERS = ["sliding_attention", "sliding_attention", "full_attention"]
@@ -64,7 +64,6 @@ def gemma_folder() -> Path:
 
 @functools.cache
 def gemma() -> TransformersModel:
-    """It, loaded."""
     return load_transformers(gemma_folder(), "gemma", LoadOptions(device="cpu"))
 
 
@@ -113,13 +112,11 @@ def write_assistant(
 
 
 def load_assistant(folder: Path) -> Any:
-    """The assistant in a folder, beside `gemma`."""
     return load(folder, gemma())
 
 
 @functools.cache
 def random_assistant() -> Any:
-    """An assistant that knows nothing."""
     return load_assistant(write_assistant(room() / "random-assistant"))
 
 
@@ -185,17 +182,14 @@ def gemma_file(folder: Path, file: Path) -> Path:
 
 @functools.cache
 def gemma_llama() -> LlamaModel:
-    """The target on llama.cpp."""
     return load_llama(gemma_file(gemma_folder(), room() / "gemma.gguf"), "gemma", FLOAT32)
 
 
 def load_assistant_file(file: Path) -> Any:
-    """The assistant in a GGUF file, beside `gemma_llama`."""
     return find_model(str(file)).beside(file.name, gemma_llama())
 
 
 @functools.cache
 def random_assistant_file() -> Any:
-    """`random_assistant` on llama.cpp."""
     folder = write_assistant(room() / "random-assistant-to-be")
     return load_assistant_file(gemma_file(folder, room() / "random-assistant.gguf"))

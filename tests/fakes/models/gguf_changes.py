@@ -50,7 +50,6 @@ def changed(
 
 
 def tokens(source: Path) -> list[bytes]:
-    """The vocabulary of a file."""
     (layout,) = read_layout(source)
     record = layout.pairs["tokenizer.ggml.tokens"]
     at = 8 + len(b"tokenizer.ggml.tokens") + 16

@@ -48,12 +48,10 @@ class Hub:
 
 
 def large(name: str) -> bool:
-    """Whether a file is in large file storage."""
     return name.endswith((".safetensors", ".gguf"))
 
 
 def etag(name: str, data: bytes) -> str:
-    """A file's id."""
     return hashlib.sha256(data).hexdigest() if large(name) else hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 

@@ -16,7 +16,7 @@ from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
 from specchat.builtin.recipe.gguf_export import export
 
-from . import references
+from . import tiny
 
 VOCAB = 2048
 CONTEXT = 512
@@ -31,7 +31,7 @@ needs_llama = pytest.mark.skipif(bool(_missing), reason=f"not installed. Run: {'
 
 def room() -> Path:
     """A folder for tiny GGUF models that lasts as long as the process."""
-    return references.room("gguf")
+    return tiny.room("gguf")
 
 
 def save_llama(name: str, layers: int) -> Path:
@@ -65,7 +65,6 @@ def save_llama(name: str, layers: int) -> Path:
 
 @functools.cache
 def tiny_folder() -> Path:
-    """The folder of such a model, written once per process."""
     return save_llama("tiny", layers=3)
 
 
@@ -84,5 +83,4 @@ def tiny_llama() -> LlamaModel:
 
 
 def reference() -> Any:
-    """The tiny model's weights as transformers loads them."""
-    return references.network(tiny_folder())
+    return tiny.network(tiny_folder())

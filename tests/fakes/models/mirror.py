@@ -13,8 +13,7 @@ from specchat.backends import ROOT, UserError
 from specchat.backends.base import Block
 from specchat.backends.hf.blocks import Run, covers, prefix
 
-from .references import logits_of
-from .tiny import WINDOW, cut, reference
+from .tiny import WINDOW, cut, logits_of, reference
 
 DEPTHS: tuple[Run, ...] = ((0,), (0, 1))
 GAPS: tuple[Run, ...] = ((0, 2), (1,), (1, 2), (2,))
@@ -35,7 +34,7 @@ def linear(kind: str, ids: Sequence[int]) -> torch.Tensor:
 
 
 def in_passes(session: Any, ids: Sequence[int], sizes: Sequence[int]) -> torch.Tensor:
-    """Logits [len(ids), vocab] of a text that goes in by committed chains of these sizes."""
+    """Read a text by committed chains of these sizes: logits [len(ids), vocab]."""
     found, at = [], 0
     for size in sizes:
         found.append(session.evaluate(ids[at : at + size], range(ROOT, size - 1)).logits.clone())
@@ -45,12 +44,12 @@ def in_passes(session: Any, ids: Sequence[int], sizes: Sequence[int]) -> torch.T
 
 
 def close(found: torch.Tensor, wanted: torch.Tensor) -> None:
-    """Whether they differ by no more than rounding in float32."""
+    """Compare but for rounding in float32."""
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
 
 
 def loose(found: torch.Tensor, wanted: torch.Tensor) -> None:
-    """As states differ, which are larger than logits, and llama.cpp from transformers."""
+    """Compare states, which are larger than logits, or llama.cpp with transformers."""
     torch.testing.assert_close(found, wanted, atol=2e-3, rtol=1e-3)
 
 
@@ -179,7 +178,7 @@ class Mirror:
         self.prefill(turn[shared:])
 
     def check(self) -> None:
-        """What the session holds is what was done to it."""
+        """Compare tokens, length and states with the record."""
         assert list(self.session.tokens) == self.committed
         assert self.session.length == len(self.committed)
         if self.states is not None and self.committed:

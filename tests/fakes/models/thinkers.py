@@ -67,7 +67,6 @@ class Family:
 
 
 def key(name: str) -> Callable[[str, str], dict[str, Any]]:
-    """A message with the thought in a field."""
     return lambda thought, text: {"content": text, name: thought}
 
 
@@ -233,13 +232,11 @@ FAMILIES = {
 
 
 def vocabulary(family: Family) -> tuple[list[str], list[str]]:
-    """Control tokens, and other added ones."""
     control = ["<|bos|>", "<|end|>", "<|user|>", "<|assistant|>", *family.special]
     return control, [token for token in dict.fromkeys([*family.script, *family.also]) if token not in control]
 
 
 def write(family: Family, folder: Path) -> Path:
-    """Write the model and its tokenizer."""
     from tokenizers import AddedToken
     from transformers import LlamaConfig, LlamaForCausalLM
 

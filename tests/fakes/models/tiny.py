@@ -1,4 +1,5 @@
-"""Tiny models with random weights, made on the spot: every architecture family that the session treats differently."""
+"""Tiny models with random weights, made on the spot: every architecture family that the session treats differently;
+and what transformers itself makes of a text, which sessions are compared with."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import copy
 import functools
 import os
 import re
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,6 @@ from specchat.backends import LoadOptions
 from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.model import TransformersModel, load_transformers
 
-from .references import network, room
 from .tokenizers import byte_level, letters, save_tokenizer
 
 VOCAB = 256
@@ -113,7 +115,6 @@ def write_configured(name: str, sizes: dict[str, Any], folder: Path) -> Path:
 
 @functools.cache
 def tiny_folder(kind: str) -> Path:
-    """The folder of a tiny model, written once per process."""
     return write_model(kind, room(kind))
 
 
@@ -166,3 +167,45 @@ def smaller_model(kind: str) -> TransformersModel:
     model.save_pretrained(folder)
     write_tokenizer(folder)
     return load_transformers(folder, f"{kind}-smaller", LoadOptions(device="cpu"))
+
+
+@functools.cache
+def _room() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="specchat-tiny-")
+
+
+def room(name: str = "") -> Path:
+    """A folder for tiny models that lasts as long as the process."""
+    folder = Path(_room().name) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@functools.cache
+def network(folder: Path) -> Any:
+    """The weights in a folder as transformers loads them, in float32, with its own attention."""
+    from transformers import AutoModelForCausalLM
+
+    auto: Any = AutoModelForCausalLM
+    return auto.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@torch.inference_mode()
+def logits_of(network: Any, ids: Sequence[int]) -> torch.Tensor:
+    """Logits [len(ids), vocab] of a fresh plain pass over a text."""
+    return network(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def hidden(network: Any, ids: Sequence[int], taps: Sequence[int]) -> torch.Tensor:
+    """The hidden states of a text as transformers counts them [len(ids), taps × width]."""
+    found = network(input_ids=torch.tensor([list(ids)]), use_cache=False, output_hidden_states=True).hidden_states
+    return torch.cat([found[tap][0] for tap in taps], -1)
+
+
+def generated(network: Any, prompt: Sequence[int], count: int, **options: Any) -> list[int]:
+    """The greedy answer of `generate`, of at most so many tokens."""
+    ids = torch.tensor([list(prompt)])
+    asked = {"do_sample": False, "max_new_tokens": count, "pad_token_id": 0, **options}
+    out = network.generate(ids, attention_mask=torch.ones_like(ids), **asked)
+    return out[0, len(prompt) :].tolist()  # type: ignore[no-any-return]

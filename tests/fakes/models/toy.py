@@ -23,7 +23,7 @@ class ToyModel(RecordedModel):
     """
 
     def __init__(self, seed: int, *, memory: int = 2, vocabulary: int = 8, ends: bool = False, tree: bool = True) -> None:
-        super().__init__((), context=CONTEXT, name="toy")
+        super().__init__(context=CONTEXT, name="toy")
         able = Capabilities(tree=tree, reasons={"tree": "A toy that only does chains."})
         self.info = replace(self.info, capabilities=able, vocabulary=max(self.info.vocabulary, vocabulary))
         self.seed = seed
@@ -107,7 +107,7 @@ def run(generation: Generation) -> Generation:
 
 
 def drafting(tokens: list[int], room: int = 1000, branching: bool = True, eos: Sequence[int] = ()) -> Context:
-    """What a drafter is told, with a session that is empty."""
+    """Context of a drafter, with a session that is empty."""
     return Context(tokens, ToyModel(0).open_session(), Sampling(), room, frozenset(eos), branching)
 
 
