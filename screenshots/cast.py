@@ -15,7 +15,7 @@ from PIL import Image
 from textual.pilot import Pilot
 
 from specchat.app.race.race import Race
-from specchat.app.race.subject import talk
+from specchat.app.race.subject import race_prompt
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
@@ -58,7 +58,7 @@ class Film:
 async def race(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
     """Three methods on a copy: from the start to the photo finish."""
     entries = [app.races.entry(name) for name in ("greedy", "lookup", "draft")]
-    subject = talk(app.dialogue, COPY)
+    subject = race_prompt(app.dialogue, COPY)
     assert subject is not None
     race = Race(app.dialogue, *subject, entries, app.races.heard)
     race.pace = PACE

@@ -1,15 +1,15 @@
-"""Every chat, kept: an SQLite database in the data folder. docs/files.md tells how.
+"""The history: an SQLite database of every chat in the data folder (docs/files.md).
 
-`store` opens the database, `schema` says what is in it, `entries` turns what was said into rows and back, `recorder` saves a
-chat while it is written, `chats` lists, searches, opens, renames and deletes.
+`store` opens the database, `schema` declares it, `writing` turns entries into rows and back, `recorder` saves a chat while it
+is written, `chats` lists, searches, opens, renames and deletes.
 """
 
-remarks: list[str] = []
-"""What was done to the history that nobody has been told of yet. Whoever speaks to a person next says it, once (`told`)."""
+notices: list[str] = []
+"""History notices not yet shown; `take_notices` returns and clears them."""
 
 
-def told() -> list[str]:
-    """The remarks, which are told with this."""
-    said = remarks[:]
-    del remarks[: len(said)]
-    return said
+def take_notices() -> list[str]:
+    """Return the notices that have not been shown, once each."""
+    taken = notices[:]
+    del notices[: len(taken)]
+    return taken

@@ -1,4 +1,4 @@
-"""The chats there are: listed, searched, opened, renamed, deleted."""
+"""The chats of the history: list, search, open, rename, delete."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .store import Store, trouble
 from .writing import TITLE_CELLS, ChatTrack, Row, read_row
 
 THOUGHTS = "thought:"
-"""Before what is searched for: what models thought is searched as well."""
+"""Prefix of a query that searches thoughts as well."""
 
 BEFORE, AFTER = 40, 160
-"""Characters of an excerpt before what was found, and from there on."""
+"""Characters of an excerpt before the match, and from its start on."""
 
 MOST_TRIGRAMS = 24
-"""Trigrams of a word looked for; more of them find nothing less."""
+"""Most trigrams of a query that the index is asked for; more would exclude nothing else."""
 
 MOST_BEGINNINGS = 400
-"""Trigrams that one or two letters may be the beginning of."""
+"""Most trigrams that one or two letters are expanded to."""
 
 _COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
 _ENTRIES = f"""SELECT entries.id, entries.text, json, {_COLUMNS} FROM words CROSS JOIN entries ON entries.id = words.rowid
@@ -54,37 +54,37 @@ class ChatRow:
     model: str
     answers: int
     parent: int | None = None
-    """The chat that it branched from."""
+    """Id of the chat that it branched from."""
     deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ChatHit:
-    """A chat that was searched for, and an excerpt: what stands before, what was found, what stands after."""
+    """A search result, with an excerpt: the text before the match, the match, the text after it."""
 
     chat: ChatRow
     excerpt: tuple[str, str, str]
     entry: int = 0
-    """Number of the prompt or answer that has it; 0 for the title."""
+    """Id of the prompt or answer that matches; 0 for the title."""
 
 
 @dataclass(slots=True)
 class OpenedChat(SavedChat):
-    """A chat out of the history."""
+    """A chat from the history."""
 
     id: int = 0
     title: str = ""
     damaged: int = 0
-    """Answers of which only the text is left."""
+    """Number of answers of which only the text is left."""
     load: dict[str, Any] = field(default_factory=dict)
-    """Options that its model was loaded with, where they are a chat's own."""
-    found: tuple[ChatEntry, str] | None = None
-    """The prompt or answer that was searched for, and what was found in it."""
+    """The chat's own options of its model's load."""
+    match: tuple[ChatEntry, str] | None = None
+    """The prompt or answer that was searched for, and the text that matches."""
 
 
 @dataclass(slots=True)
 class Chats:
-    """The chats of a database: listed, searched, opened, renamed, deleted. Errors of SQLite pass through as they are."""
+    """The chats of a database. SQLite's errors pass through."""
 
     store: Store
 
@@ -93,11 +93,11 @@ class Chats:
             return int(self.store.db.execute("SELECT count(*) FROM chats WHERE deleted_at IS NULL").fetchone()[0])
 
     def newest(self, limit: int = 100) -> list[ChatRow]:
-        """Chats, the last changed one first."""
+        """List the chats, the last changed one first."""
         return self._rows(f"{_NEWEST} LIMIT ?", limit)
 
     def row(self, id: int) -> ChatRow:
-        """A chat by its number, also a deleted one.
+        """Return a chat by its id, also a deleted one.
 
         Raises:
             UserError: there is none.
@@ -111,39 +111,40 @@ class Chats:
             return [_row(row) for row in self.store.db.execute(f"SELECT {_COLUMNS} FROM chats WHERE {where}", values)]
 
     def search(self, text: str, limit: int = 50) -> list[ChatHit]:
-        """Chats that have all the words of `text` in one prompt, answer or title, newest first. They are compared as
-        `folded` has them, a part of a word is enough, and words in double quotes belong together. Behind `thought:` what models
-        thought is searched as well."""
+        """Find the chats with all the words of `text` in one prompt, answer or title, newest first. Words are compared as
+        `folded` has them, a part of one is enough, and words in double quotes belong together. After `thought:`, thoughts are
+        searched as well."""
         text, thoughts = text.lstrip().removeprefix(THOUGHTS), text.lstrip().startswith(THOUGHTS)
         text = text.replace("\0", " ").encode("utf-8", "replace").decode()
         words = [folded(quoted or word) for quoted, word in _WORDS.findall(text) if (quoted or word).strip()]
         if not words:
             return []
-        found: dict[int, ChatHit] = {}
+        hits: dict[int, ChatHit] = {}
         with self.store.lock:
             for row in self._rows(f"named AND {_NEWEST}"):
-                if len(found) < limit and all(word in folded(row.title) for word in words):
-                    found[row.id] = ChatHit(row, _excerpt(row.title, words[0]))
+                if len(hits) < limit and all(word in folded(row.title) for word in words):
+                    hits[row.id] = ChatHit(row, _excerpt(row.title, words[0]))
             where, *match = self._candidates(words)
             for entry, text, body, *columns in self.store.db.execute(_ENTRIES.format(where), match):
-                if len(found) >= limit:
+                if len(hits) >= limit:
                     break
-                if columns[0] in found:
+                if columns[0] in hits:
                     continue
-                thought = json.loads(body).get("thought", "") if thoughts else ""
-                said = f"{text}\n{thought}" if thought else text
-                whole = folded(said)
-                if all(word in whole for word in words):
-                    found[columns[0]] = ChatHit(_row(columns), _excerpt(said, words[0]), entry)
-        return list(found.values())
+                if thoughts and (thought := json.loads(body).get("thought")):
+                    text = f"{text}\n{thought}"
+                folded_text = folded(text)
+                if all(word in folded_text for word in words):
+                    hits[columns[0]] = ChatHit(_row(columns), _excerpt(text, words[0]), entry)
+        return list(hits.values())
 
     def _candidates(self, words: list[str]) -> tuple[str, ...]:
         """Build the SQL condition, and its value, for entries that may hold all the words."""
         trigrams = list(dict.fromkeys(word[i : i + 3] for word in words for i in range(len(word) - 2)))[:MOST_TRIGRAMS]
         link = " AND "
         if not trigrams:
-            # Too short for the index by themselves: what begins with the longest of them.
-            link, word = " OR ", max(words, key=len)
+            # All are too short for the index: expand the longest one to the trigrams that begin with it.
+            link = " OR "
+            word = max(words, key=len)
             self.store.db.execute("PRAGMA temp_store = MEMORY")
             self.store.db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.trigrams USING fts5vocab (main, words, row)")
             rows = self.store.db.execute(
@@ -151,62 +152,67 @@ class Chats:
                 (word, word + "\U0010ffff", MOST_BEGINNINGS + 1),
             )
             trigrams = [term for (term,) in rows]
-            if len(trigrams) > MOST_BEGINNINGS:  # so common that a look at the newest texts finds some soon
+            if len(trigrams) > MOST_BEGINNINGS:  # so common that the newest texts have some
                 return ("true",)
         return "words MATCH ?", link.join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams) or '""'
 
     def open(self, id: int, hit: ChatHit | None = None) -> OpenedChat:
-        """A chat with its colours, figures and trees as they were; going on with it is saved in the same place.
+        """Open a chat with its colours, figures and trees; later changes are saved in the same place.
 
         Args:
-            hit: where in it something was found.
+            hit: the search result that led to it.
 
         Raises:
-            UserError: there is none of that number.
+            UserError: there is no chat with this id.
         """
-        shown = self.row(id)
+        row = self.row(id)
         entries: dict[int, ChatEntry] = {}
         damaged = 0
         with self.store.lock:
             db = self.store.db
-            db.execute("BEGIN")  # all of it as it is at one moment
+            db.execute("BEGIN")  # one consistent state
             try:
-                about, named, title, ways = db.execute(
-                    "SELECT about, named, title, ways FROM chats WHERE id = ?", (id,)
-                ).fetchone()
-                for entry, *row in db.execute("SELECT id, text, json FROM entries WHERE chat = ?", (id,)):
-                    entries[entry], whole = read_row(db, entry, *row)
+                columns = "SELECT about, named, title, ways FROM chats WHERE id = ?"
+                about, named, title, order = db.execute(columns, (id,)).fetchone()
+                for entry, text, head in db.execute("SELECT id, text, json FROM entries WHERE chat = ?", (id,)):
+                    entries[entry], whole = read_row(db, entry, text, head)
                     damaged += not whole
             finally:
                 db.execute("COMMIT")
 
         def present(ids: list[int]) -> list[ChatEntry]:
-            return [entries[id] for id in ids if id in entries]  # one may have been removed by other means
+            return [entries[id] for id in ids if id in entries]  # other programs may have removed one
 
-        path, forks = json.loads(ways)
+        path, forks = json.loads(order)
         body = json.loads(about)
         transcript = Transcript(present(path), body["system"] or None)
         for after, at, ends in forks:
             if after == 0 or after in entries:
                 transcript.variants.put(Fork(entries.get(after), [*map(present, ends)], at))
-        given = title if named else ""
-        rows = {entry: Row(number) for number, entry in entries.items()}
-        transcript.track = ChatTrack(id, given, given, len(path), rows=rows, ways=ways, identity=self.store.identity)
+        transcript.track = ChatTrack(
+            id,
+            title=title if named else "",
+            known_title=title if named else "",
+            quiet=len(path),
+            rows={entry: Row(number) for number, entry in entries.items()},
+            order=order,
+            identity=self.store.identity,
+        )
         return OpenedChat(
             transcript,
             body["model"],
             body["settings"],
-            datetime.fromtimestamp(shown.changed).astimezone().isoformat(timespec="seconds"),
+            datetime.fromtimestamp(row.changed).astimezone().isoformat(timespec="seconds"),
             body["specchat"],
             id=id,
-            title=shown.title,
+            title=row.title,
             damaged=damaged,
             load=body["load"],
-            found=(entries[hit.entry], hit.excerpt[1]) if hit is not None and hit.entry in entries else None,
+            match=(entries[hit.entry], hit.excerpt[1]) if hit is not None and hit.entry in entries else None,
         )
 
     def latest(self) -> ChatRow:
-        """The chat that was changed last.
+        """Return the chat that was changed last.
 
         Raises:
             UserError: there is none.
@@ -216,13 +222,13 @@ class Chats:
         return rows[0]
 
     def titled(self, text: str) -> list[ChatRow]:
-        """Chats whose title has `text` in it, newest first, or the one of just that title; else the one of that number."""
-        wanted = folded(one_line(text))
-        some = [row for row in self._rows(_NEWEST) if wanted in folded(row.title)]
-        same = [row for row in some if folded(row.title) == wanted]
-        if not some and text.isascii() and text.isdigit() and len(text) < 16:
-            some = self._rows("deleted_at IS NULL AND id = ?", int(text))
-        return same[:1] or some
+        """Find the chats whose title contains `text`, newest first, or the one of exactly that title; else by its id."""
+        part = folded(one_line(text))
+        rows = [row for row in self._rows(_NEWEST) if part in folded(row.title)]
+        exact = [row for row in rows if folded(row.title) == part]
+        if not rows and text.isascii() and text.isdigit() and len(text) < 16:
+            rows = self._rows("deleted_at IS NULL AND id = ?", int(text))
+        return exact[:1] or rows
 
     def rename(self, id: int, title: str) -> None:
         """Give a chat a title.
@@ -236,7 +242,7 @@ class Chats:
             db.execute("UPDATE chats SET title = ?, named = 1 WHERE id = ?", (stored(short), id))
 
     def delete(self, id: int) -> None:
-        """Take a chat out of the list; `undelete` brings it back for 30 days.
+        """Delete a chat; `undelete` brings it back for 30 days.
 
         Raises:
             UserError: there is no such chat.
@@ -256,16 +262,16 @@ class Chats:
             db.execute("UPDATE chats SET deleted_at = NULL WHERE id = ?", (id,))
 
     def deleted(self) -> list[ChatRow]:
-        """Chats that can be brought back, the last deleted one first."""
+        """List the chats that can be brought back, the last deleted one first."""
         return self._rows("deleted_at IS NOT NULL ORDER BY deleted_at DESC")
 
 
 @contextmanager
 def reading(path: Path | None = None, repair: bool = True) -> Iterator[Chats]:
-    """The chats, for a moment. `repair` as in `Store`.
+    """Open the history for reading. `repair` as in `Store`.
 
     Raises:
-        UserError: they cannot be read; says why and what to do.
+        UserError: it cannot be read; says why and what to do.
     """
     with Store(path, reading=True, repair=repair) as store:
         try:
@@ -275,7 +281,7 @@ def reading(path: Path | None = None, repair: bool = True) -> Iterator[Chats]:
 
 
 def clean_title(title: str) -> str:
-    """A title as it is kept: on one line, not too long.
+    """Return a title on one line, cut to TITLE_CELLS.
 
     Raises:
         UserError: nothing is left of it.
@@ -293,7 +299,7 @@ def _row(row: Any) -> ChatRow:
 
 
 def _excerpt(text: str, word: str) -> tuple[str, str, str]:
-    """What stands around the first place of a word, on one line."""
+    """Return the text around the first match of a word, on one line."""
     start, end = next(find_all(text, word), (0, 0))
     end = min(end, start + AFTER)
     before, after = text[max(0, start - BEFORE) : start], text[end : start + AFTER]

@@ -1,4 +1,4 @@
-"""Keeps the indexes of past answers up to date with the history: what was deleted goes at once."""
+"""Synchronization of the indexes of past answers with the history: deleted answers leave them at once."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .chats import reading
 from .store import history_file
 
 CHARACTERS = 10_000_000
-"""The newest answers are drafted from, up to so many characters: two or three million tokens in English, 8 bytes each."""
+"""Characters of the newest answers, which are drafted from: two or three million tokens in English, 8 bytes each."""
 
 SLACK = 1_000_000
-"""Characters of older ones that may stay: each rewrites the index when it goes."""
+"""Characters of older answers that may stay, as each removal rewrites the index."""
 
 BATCH = 100_000
 """Characters sent at once."""
 
 SETTLING = 0.25
-"""Seconds between two looks at whether the history has changed."""
+"""Seconds between two checks for changes of the history."""
 
 _ALIVE = """SELECT key, entries.id, length(text) FROM entries CROSS JOIN chats ON chats.id = chat
     WHERE key IS NOT NULL AND deleted_at IS NULL ORDER BY entries.id DESC"""
@@ -40,7 +40,7 @@ Send: TypeAlias = Callable[[Remember], None]
 
 
 def past_folder() -> Path:
-    """Where the indexes are, one for each tokenizer."""
+    """Return the folder of the indexes, one for each tokenizer."""
     return data_folder() / "past"
 
 
@@ -49,8 +49,8 @@ def delete_all() -> None:
 
 
 def forget_deleted() -> None:
-    """Remove what was deleted from the history from every index, also those that no engine has open; running engines see it at
-    their next draft.
+    """Remove deleted answers from every index, also from those that no engine has open; running engines see it at their next
+    draft.
 
     Raises:
         UserError: the history cannot be read, or an index can neither be rewritten nor deleted.
@@ -59,7 +59,7 @@ def forget_deleted() -> None:
     if not folder.is_dir():
         return
     with reading() as chats, chats.store.lock:
-        answers, older = wanted(chats.store.db)
+        answers, older = draftable(chats.store.db)
     from ...engine.past import keep_only  # here alone: it loads NumPy
 
     try:
@@ -71,80 +71,84 @@ def forget_deleted() -> None:
         ) from None
 
 
-def wanted(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
-    """The answers to draft from, newest first, as key → entry; and the keys of those that may stay besides."""
-    out: dict[int, int] = {}
+def draftable(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
+    """List the answers to draft from, newest first, as key → entry; and the keys of older ones that may stay."""
+    newest: dict[int, int] = {}
     older = set[int]()
     total = 0
     for key, entry, length in db.execute(_ALIVE):
-        if key in out or key in older:  # a branch has it too
+        if key in newest or key in older:  # a branch has it too
             continue
         total += length
         if total <= CHARACTERS:
-            out[key] = entry
+            newest[key] = entry
         elif total <= CHARACTERS + SLACK:
             older.add(key)
         else:
             break
-    return out, older
+    return newest, older
 
 
 class PastSync:
-    """Keeps the engine's index of past answers in step with the history, on a thread: what to add and what to forget.
+    """Synchronization of the engine's index of past answers with the history, on a thread.
 
     Args:
-        send: to the engine; called from any thread.
-        next_id: a fresh id for a command.
+        send: sends a command to the engine; called from any thread.
+        next_id: returns a fresh id for a command.
     """
 
     def __init__(self, send: Send, next_id: Callable[[], int]) -> None:
-        self._send, self._next_id = send, next_id
-        self._known: set[int] | None = None
-        """What the engine has; None until it has told."""
+        self._send = send
+        self._next_id = next_id
+        self._indexed: set[int] | None = None
+        """Keys in the engine's index; None until it has reported them."""
         self._sent = set[int]()
-        """What it was told; an answer without a token is never there."""
-        self._seen: tuple[int, ...] | None = None
-        self._looked: tuple[Any, ...] = ()
+        """Keys sent to the engine; an answer without tokens never gets into its index."""
+        self._files_state: tuple[int, ...] | None = None
+        self._rows_state: tuple[Any, ...] = ()
         self._due = 0.0
         self._thread: threading.Thread | None = None
 
-    def opened(self) -> None:
-        """A model is loaded: its tokenizer has an index of its own."""
-        self._known, self._seen, self._sent = None, None, set()
+    def model_loaded(self) -> None:
+        """Open the index of the loaded model's tokenizer."""
+        self._indexed = None
+        self._files_state = None
+        self._sent = set()
         self._send(Remember(self._next_id(), str(past_folder())))
 
-    def told(self, keys: list[int]) -> None:
-        """The engine has these answers now."""
-        self._known, self._seen = set(keys), None
+    def set_indexed(self, keys: list[int]) -> None:
+        """Record the keys that the engine's index holds."""
+        self._indexed = set(keys)
+        self._files_state = None
 
-    def idle(self, resting: bool) -> None:
-        """Called a few times a second; never waits.
+    def tick(self, idle: bool) -> None:
+        """Start a synchronization if the history has changed. Called a few times a second; never waits.
 
         Args:
-            resting: no answer is being written, so that there is time to add some.
+            idle: no answer is being written, so that there is time to add some.
         """
-        if self._known is None or (self._thread is not None and self._thread.is_alive()) or monotonic() < self._due:
+        if self._indexed is None or (self._thread is not None and self._thread.is_alive()) or monotonic() < self._due:
             return
         self._due = monotonic() + SETTLING
-        state = (*_changed(), resting)
-        if state != self._seen:
-            self._seen = state
-            self._thread = threading.Thread(target=self._look, args=(self._known, resting), name="past answers", daemon=True)
+        state = (*_modification_times(), idle)
+        if state != self._files_state:
+            self._files_state = state
+            self._thread = threading.Thread(target=self._sync, args=(self._indexed, idle), name="past answers", daemon=True)
             self._thread.start()
 
-    def _look(self, known: set[int], resting: bool) -> None:
+    def _sync(self, indexed: set[int], idle: bool) -> None:
         try:
             with reading() as chats, chats.store.lock:
                 db = chats.store.db
-                state = (*db.execute(_STATE).fetchone(), known, resting, len(self._sent))
-                if state == self._looked:
+                state = (*db.execute(_STATE).fetchone(), indexed, idle, len(self._sent))
+                if state == self._rows_state:
                     return
-                answers, older = wanted(db)
-                self._looked = state
+                answers, older = draftable(db)
+                self._rows_state = state
                 batch: list[list[int | str]] = []
                 length = 0
-                for key, entry in answers.items() if resting else ():
-                    if key in known or key in self._sent:
+                for key, entry in answers.items() if idle else ():
+                    if key in indexed or key in self._sent:
                         continue
                     if length > BATCH:
                         break
@@ -152,25 +156,25 @@ class PastSync:
                     if row is not None:
                         batch.append([key, row[0]])
                         length += len(row[0])
-        except UserError:  # the history itself says what is wrong with it
+        except UserError:  # the recorder reports it
             return
-        gone = known - answers.keys() - older
-        if not batch and not gone:
+        deleted = indexed - answers.keys() - older
+        if not batch and not deleted:
             return
-        self._sent = (self._sent - gone) | {int(key) for key, _ in batch}
+        self._sent = (self._sent - deleted) | {int(key) for key, _ in batch}
         folder = str(past_folder())
-        if gone:  # by itself, so that it need not wait for what takes longer
-            self._send(Remember(self._next_id(), folder, forget=sorted(gone)))
+        if deleted:  # first, and alone: adding takes longer
+            self._send(Remember(self._next_id(), folder, forget=sorted(deleted)))
         if batch:
             self._send(Remember(self._next_id(), folder, batch[::-1]))
 
 
-def _changed() -> tuple[int, ...]:
+def _modification_times() -> tuple[int, ...]:
     file = history_file()
-    found = []
+    times = []
     for path in (file, file.with_name(f"{file.name}-wal")):
         try:
-            found.append(os.stat(path).st_mtime_ns)
+            times.append(os.stat(path).st_mtime_ns)
         except OSError:
-            found.append(0)
-    return tuple(found)
+            times.append(0)
+    return tuple(times)

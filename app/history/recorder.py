@@ -1,4 +1,4 @@
-"""Saves a chat while it is written, from a thread of its own: the interface hands over a moment and goes on."""
+"""Saving of a chat while it is written, on a thread: the interface hands over a snapshot and goes on."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..chat.about import SavableChat
 from ..chat.entries import Answer, Notice
 from ..chat.transcript import Transcript
 from ..text.amounts import short_path
-from . import told
+from . import take_notices
 from .store import Store, damaged, history_file, purge, trouble
 from .writing import ChatSnapshot, ChatTrack, catch_up, snapshot, write
 
 FLUSH_SECONDS = 0.4
-"""Between two moments of an answer. With the interface's own rhythm (0.25 s) and the write it stays below a second."""
+"""Time between two snapshots of an answer. With the interface's interval (0.25 s) and the write it stays below a second."""
 
 RETRY_SECONDS = 3.0
-"""Between two tries while the disk is full or the database busy. Nothing is lost meanwhile: each moment is the whole chat."""
+"""Time between two tries while the disk is full or the database busy. Nothing is lost: each snapshot is the whole chat."""
 
 
 class Recorder:
-    """Writes chats into the history while they go on. All but the thread's own part is for the interface, and never waits.
+    """Writer of chats into the history while they go on. Its public methods are for the interface and never wait.
 
     Args:
         path: the database; the user's own if None.
@@ -35,7 +35,7 @@ class Recorder:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._changed = threading.Condition()
-        self._waiting: dict[int, ChatSnapshot] = {}  # by track: the newest moment holds all that the ones before had
+        self._waiting: dict[int, ChatSnapshot] = {}  # by track: the newest snapshot has all that the ones before had
         self._writing = False
         self._closing = False
         self._sentences: deque[tuple[str, bool]] = deque()
@@ -44,17 +44,18 @@ class Recorder:
         self._transcript: Transcript | None = None
         self._due = 0.0
         self.off = False
-        """The history failed, or was closed: nothing is saved any more."""
-        # A daemon: a disk that hangs must not keep the terminal. `close` gives it time.
+        """Whether saving has ended, after a failure or a close."""
+        # A daemon: a disk that hangs must not block the terminal. `close` gives it time.
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
 
     def note(self, chat: SavableChat) -> None:
-        """Take note of what changed, if anything did; call it at every change and a few times a second."""
+        """Hand over a snapshot if something changed; call it at every change and a few times a second."""
         transcript = chat.transcript
         if self._transcript is not None and transcript is not self._transcript:
-            left, self._transcript = self._transcript, None
-            self._hand_over(chat, left)
+            previous = self._transcript
+            self._transcript = None
+            self._hand_over(chat, previous)
             self._last = ()
         if self.off or not self._worth(transcript):
             return
@@ -67,45 +68,46 @@ class Recorder:
         now = monotonic()
         if self._last == (state, written) or (self._last[:1] == (state,) and now < self._due):
             return
-        self._last, self._due = (state, written), now + FLUSH_SECONDS
+        self._last = (state, written)
+        self._due = now + FLUSH_SECONDS
         self._hand_over(chat, transcript)
 
     def rename(self, chat: SavableChat, title: str) -> None:
-        """Give the chat on the screen a title; an empty one for the automatic one."""
+        """Set the title of the chat on the screen; an empty one brings the automatic title back."""
         track = self.track(chat.transcript)
         track.title = title
         self.note(chat)
 
     def branch(self, chat: SavableChat, title: str) -> Transcript:
-        """A chat that shares all that this one has so far. It is saved at once; show it in the place of this one."""
+        """Return a new chat with the entries of this one, which is saved first."""
         self.note(chat)
-        before = chat.transcript
-        after = Transcript(list(before.entries), before.system)
-        after.track = ChatTrack(title=title, origin=self.track(before))
-        return after
+        origin = chat.transcript
+        transcript = Transcript(list(origin.entries), origin.system)
+        transcript.track = ChatTrack(title=title, origin=self.track(origin))
+        return transcript
 
     def track(self, transcript: Transcript) -> ChatTrack:
         if transcript.track is None:
             transcript.track = ChatTrack()
-        found = transcript.track
-        assert isinstance(found, ChatTrack)
-        return found
+        track = transcript.track
+        assert isinstance(track, ChatTrack)
+        return track
 
-    def sentences(self) -> list[tuple[str, bool]]:
-        """What a person should be told since the last call; True: something is wrong."""
-        own = [self._sentences.popleft() for _ in range(len(self._sentences))]
-        return [(sentence, "damaged" in sentence) for sentence in told()] + own
+    def take_sentences(self) -> list[tuple[str, bool]]:
+        """Return the sentences for the user since the last call; True marks a problem."""
+        sentences = [self._sentences.popleft() for _ in range(len(self._sentences))]
+        return [(notice, "damaged" in notice) for notice in take_notices()] + sentences
 
     def settle(self, seconds: float = 10.0) -> bool:
-        """Wait until everything that was noted is written; False if it took longer."""
+        """Wait until every snapshot is written; False if that took longer than `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: self.off or not (self._waiting or self._writing), seconds)
 
     def close(self, chat: SavableChat | None = None, seconds: float = 5.0) -> None:
-        """Write down the last moment and end.
+        """Write the last snapshot and end the thread.
 
         Args:
-            chat: the one that is left.
+            chat: the open chat.
             seconds: longest wait for the disk.
         """
         if chat is not None:
@@ -125,26 +127,26 @@ class Recorder:
             )
 
     def _worth(self, transcript: Transcript) -> bool:
-        """Whether there is anything to keep: notices alone are not."""
+        """Whether there is anything to save; notices alone are not."""
         track = transcript.track
         first = track.quiet if track is not None else 0
         entries = transcript.entries
-        # Once there was another variant, the first entries are no longer those that the database has.
+        # After a change of variants, the first entries are no longer those in the database.
         if transcript.variants.revision or any(not isinstance(entry, Notice) for entry in entries[first:]):
             self.track(transcript)
             return True
         if track is None:
             return False
-        # Taken back, renamed, or the branch that was asked for.
+        # Entries taken back, a new title, or a new branch.
         branched = track.chat is None and track.origin is not None
         return len(entries) < first or track.title != track.known_title or branched
 
     def _hand_over(self, chat: SavableChat, transcript: Transcript) -> None:
         if self.off or not self._worth(transcript):
             return
-        now = snapshot(transcript, chat.about())
+        state = snapshot(transcript, chat.about())
         with self._changed:
-            self._waiting[id(now.track)] = now
+            self._waiting[id(state.track)] = state
             self._changed.notify_all()
 
     # The thread
@@ -154,7 +156,9 @@ class Recorder:
         try:
             while True:
                 with self._changed:
-                    batch, self._waiting, self._writing = self._waiting, {}, bool(self._waiting)
+                    batch = self._waiting
+                    self._waiting = {}
+                    self._writing = bool(batch)
                 try:
                     if store is None or (batch and store.moved):
                         if store is not None:
@@ -191,7 +195,7 @@ class Recorder:
                         self._changed.notify_all()
                 if not self._next():
                     return
-        except Exception as error:  # a thread has nobody else who could say it
+        except Exception as error:  # the thread must report its own end
             self._say(
                 f"The history failed ({type(error).__name__}: {error}). The chat continues without being saved. Please "
                 "report this.",
@@ -206,7 +210,7 @@ class Recorder:
                 self._changed.notify_all()
 
     def _next(self) -> bool:
-        """Wait for work; False when there is none and the end has come."""
+        """Wait for work; False if there is none and the recorder is closing."""
         with self._changed:
             if self._failing and not self._closing:
                 self._changed.wait_for(lambda: self._closing, RETRY_SECONDS)
@@ -214,12 +218,15 @@ class Recorder:
                 self._changed.wait_for(lambda: self._waiting or self._closing)
             return bool(self._waiting) or not self._closing
 
-    def _write(self, store: Store, now: ChatSnapshot) -> None:
+    def _write(self, store: Store, state: ChatSnapshot) -> None:
         with store.transaction() as db:
-            written = write(db, now, store.identity)
-        track = now.track
-        track.chat, track.rows, track.ways = written.chat, written.rows, written.ways
-        track.identity, track.known_title = written.identity, written.known_title
+            written = write(db, state, store.identity)
+        track = state.track
+        track.chat = written.chat
+        track.rows = written.rows
+        track.order = written.order
+        track.identity = written.identity
+        track.known_title = written.known_title
 
     def _say(self, sentence: str, wrong: bool) -> None:
         self._sentences.append((sentence, wrong))

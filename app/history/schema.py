@@ -1,11 +1,11 @@
-"""What is in the database.
+"""The database's tables.
 
-    chats    one row a chat, with the order of its entries and the ways that it went on
+    chats    one row a chat, with the order of its entries and its variants
     entries  prompts, answers and notices, as in an export (docs/files.md); a branch has copies of those of its beginning
     parts    the runs of an answer in parts, each as it was flushed: zlib of JSON
     words    the full-text index of entries, by id
     sent     messages that were sent, for the up key
-    drafts   what is being typed, a row for each specchat that runs
+    drafts   unsent text, a row for each running specchat
 
 The index is of trigrams, so that any part of a word is found, in code and in scripts without spaces too; unicode61 finds whole
 words only. It keeps no positions (a sixth of the size): a candidate's text is looked at again.
@@ -16,16 +16,16 @@ from __future__ import annotations
 from ..text.cells import folded
 
 VERSION = 7
-"""The schema's version, as `PRAGMA user_version` has it."""
+"""The schema's version, in `PRAGMA user_version`."""
 
 NEXT_TURN = "(SELECT coalesce(max(turn), 0) + 1 FROM chats)"
-"""What `turn` becomes in a chat that changes."""
+"""SQL for the new `turn` of a chat that changes."""
 
 TABLES = frozenset({"chats", "entries", "parts", "words", "sent", "drafts"})
 
 
 def stored(text: str) -> str:
-    """A text as SQLite can hold it: without lone surrogates."""
+    """Return a text without lone surrogates, which SQLite cannot store."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -45,7 +45,7 @@ SCHEMA = (
         answers INTEGER NOT NULL DEFAULT 0,  -- how many it has
         parent INTEGER REFERENCES chats (id) ON DELETE SET NULL,  -- the chat that it branched from
         deleted_at REAL,
-        named INTEGER NOT NULL DEFAULT 0,  -- a title that was given stays when the first prompt changes
+        named INTEGER NOT NULL DEFAULT 0,  -- whether the user set the title: it stays when the first prompt changes
         turn INTEGER NOT NULL DEFAULT 0,  -- counts changes of all chats: clocks may be set back
         ways TEXT NOT NULL DEFAULT '[[], []]',  -- JSON: ids on the screen; of each fork (id before it, number shown, ids)
         about TEXT NOT NULL  -- JSON: model, settings, load, system, specchat (the version)

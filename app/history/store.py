@@ -1,4 +1,4 @@
-"""The database: opened, created where missing, and put aside where it is damaged or of an older specchat."""
+"""The database file: open it, create it if missing, move it aside if it is damaged or from an older specchat."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from ... import plain_file
 from ...errors import UserError
 from ..settings.locations import data_folder
 from ..text.amounts import short_path
-from . import remarks
+from . import notices
 from .schema import SCHEMA, TABLES, VERSION
 
 NAME = "history.db"
 
 BUSY_SECONDS = 5.0
-"""How long a write waits for another specchat's; theirs take milliseconds."""
+"""Longest wait for another specchat's write; theirs take milliseconds."""
 
 DAY_SECONDS = 24 * 3600.0
 
 KEPT_SECONDS = 30 * DAY_SECONDS
-"""A deleted chat can be brought back for so long."""
+"""Time for which a deleted chat can be brought back."""
 
 _creating = Lock()
-"""Held while a new file has a descriptor outside of SQLite, so that no other thread has it open at that time."""
+"""Held while a new file has a descriptor outside of SQLite, so that no other thread has it open then."""
 
 Identity: TypeAlias = tuple[int, int]
-"""Identity of a file, whatever it is called: its device and inode."""
+"""Device and inode of a file."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 LEAST_ROOM = 65536
-"""Free bytes of a disk below which it is full: what readers share takes half of it."""
+"""Free bytes below which a disk counts as full: SQLite's shared memory takes half of them."""
 
 
 def history_file() -> Path:
@@ -56,26 +56,26 @@ def damaged(error: sqlite3.Error) -> bool:
 
 
 def trouble(error: Exception, path: Path) -> str:
-    """What is wrong, and what to do, in a sentence."""
-    # What an OSError says has the path in it, which may say anything.
-    said = "" if isinstance(error, OSError) else str(error)
+    """Explain an error of the database and what to do, in a sentence or two."""
+    # An OSError's text has the path in it, which may hold any words.
+    words = "" if isinstance(error, OSError) else str(error)
     number = error.errno if isinstance(error, OSError) else None
-    # What readers share has no room on a full disk either, which SQLite calls an I/O error.
-    if "disk is full" in said or number == errno.ENOSPC or ("disk I/O" in said and _room(path.parent) < LEAST_ROOM):
+    # On a full disk there is no room for SQLite's shared memory, which it calls an I/O error.
+    if "disk is full" in words or number == errno.ENOSPC or ("disk I/O" in words and _room(path.parent) < LEAST_ROOM):
         return f"The disk with {short_path(path.parent)} is full. Free some space there."
-    if "readonly" in said or number in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if "readonly" in words or number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return (
             f"{short_path(path)} is not writable. Make the file and its folder writable, or set SPECCHAT_DATA to another "
             "folder."
         )
-    if number == errno.ENOLCK or ("lock" in said and not _has_locks(path.parent)):
+    if number == errno.ENOLCK or ("lock" in words and not _has_locks(path.parent)):
         return (
             f"The disk with {short_path(path.parent)} has no file locks, so no history can be kept there. Set SPECCHAT_DATA to "
             "a folder on another disk."
         )
-    if "locked" in said:
+    if "locked" in words:
         return f"Another program has been using {short_path(path)} for {BUSY_SECONDS:.0f} s. Close that program."
-    if "unable to open" in said:
+    if "unable to open" in words:
         return f"Cannot open {short_path(path)}. Make its folder readable and writable, or set SPECCHAT_DATA to another folder."
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return f"{short_path(path)} cannot be used ({reason}). Check the file, or set SPECCHAT_DATA to another folder."
@@ -102,10 +102,10 @@ class Store:
     """An open database. It may be used from several threads, one at a time.
 
     Args:
-        path: the file; the user's own if None. Created with its folder where missing.
+        path: the file; the user's own if None. Created with its folder if missing.
         broken: `identity` of a file that is known to be damaged.
-        reading: where it cannot be written, reading it is enough.
-        repair: put a damaged or old file aside and begin an empty one; what was done is said in `remarks`.
+        reading: fall back to reading if it cannot be written.
+        repair: move a damaged or old file aside and begin an empty one, with an entry in `notices`.
 
     Raises:
         UserError: it cannot be used; says why and what to do.
@@ -122,13 +122,13 @@ class Store:
                 raise _not_ours()
             self.db = self._open()
         except (sqlite3.Error, OSError) as error:
-            if reading and (found := self._open_to_read()) is not None:
-                self.db = found
+            if reading and (db := self._open_to_read()) is not None:
+                self.db = db
                 return
             if isinstance(error, OSError) or not damaged(error) or not repair:
                 raise UserError(trouble(error, self.path)) from None
             try:
-                self._put_aside()
+                self._move_aside()
                 self.db = self._open()
             except (sqlite3.Error, OSError) as second:
                 raise UserError(trouble(second, self.path)) from None
@@ -145,12 +145,12 @@ class Store:
 
     @property
     def moved(self) -> bool:
-        """Whether the file that is open is no longer the one of that name: it was deleted, or another specchat put it aside."""
+        """Whether the open file no longer has its name: it was deleted, or another specchat moved it aside."""
         return self.identity != self._on_disk()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing.
+        """Run a transaction, rolled back on an exception.
 
         Raises:
             sqlite3.Error: nothing was written.
@@ -161,7 +161,7 @@ class Store:
                 yield self.db
                 self.db.execute("COMMIT")
             except BaseException:
-                # A full disk rolls back by itself.
+                # SQLite has rolled back already if the disk is full.
                 if self.db.in_transaction:
                     with suppress(sqlite3.Error):
                         self.db.execute("ROLLBACK")
@@ -183,7 +183,7 @@ class Store:
         try:
             self._check(db)  # before anything is written
             _use_wal(db)
-            # After a crash of the machine the last moments may be missing; after one of specchat nothing is.
+            # A crash of the machine may lose the last moments; a crash of specchat loses nothing.
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA foreign_keys = ON")
             if not _version(db):
@@ -194,15 +194,14 @@ class Store:
         return db
 
     def _open_to_read(self) -> sqlite3.Connection | None:
-        """The database as it is on a disk that is full or cannot be written; None if it cannot be read either."""
+        """Open the database on a disk that is full or read-only; None if it cannot be read either."""
         if not self.path.is_file():
             return None
-        # On a full disk SQLite finds no room for what readers share; without it the file alone counts.
-        for how in ("mode=ro", "immutable=1"):
+        # On a full disk there is no room for SQLite's shared memory; an immutable database does without.
+        for mode in ("mode=ro", "immutable=1"):
             with suppress(sqlite3.Error):
-                db = sqlite3.connect(
-                    f"{self.path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, check_same_thread=False
-                )
+                uri = f"{self.path.absolute().as_uri()}?{mode}"
+                db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
                 try:
                     if _version(db) == VERSION and _tables(db) >= TABLES:
                         return db
@@ -213,7 +212,7 @@ class Store:
         return None
 
     def _check(self, db: sqlite3.Connection) -> None:
-        """Refuse what is no history of this version."""
+        """Raise an error unless the file is empty or a history of this version."""
         version = _version(db)
         if version > VERSION:
             raise UserError(
@@ -238,7 +237,7 @@ class Store:
                 db.execute("ROLLBACK")
             raise
 
-    def _put_aside(self) -> None:
+    def _move_aside(self) -> None:
         with _alone(self.path.parent):
             if self.moved:  # another specchat did it
                 return
@@ -246,16 +245,16 @@ class Store:
             for suffix in ("-wal", "-shm", ""):
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
-        remarks.append(
+        notices.append(
             f"The history is damaged, or an older specchat wrote it. It was moved to {short_path(aside)}, and an empty one was "
             "started."
         )
 
     def _aside(self) -> Path:
-        """An empty file beside the database, of a name that was free."""
+        """Create an empty file of a free name next to the database."""
         for number in count(1):
-            again = f"-{number}" if number > 1 else ""
-            path = self.path.with_name(f"{self.path.stem}-aside-{_now()}{again}{self.path.suffix}")
+            suffix = f"-{number}" if number > 1 else ""
+            path = self.path.with_name(f"{self.path.stem}-aside-{_now()}{suffix}{self.path.suffix}")
             with suppress(FileExistsError):
                 _create(path)
                 return path
@@ -263,18 +262,18 @@ class Store:
 
     def _on_disk(self) -> Identity | None:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
 
 def _create(path: Path) -> None:
-    """Make an empty file. Chats are nobody else's business, and SQLite gives its other files the mode of this one.
+    """Create an empty private file; SQLite gives its other files the same mode.
 
-    It must not be there yet: whoever closes a descriptor of a file drops all the locks that this process has on it. SQLite
-    would not notice, another specchat would take itself for the last one and delete the write-ahead log, and what is written
-    from then on would be lost.
+    The file must not exist yet: closing a descriptor of a file drops all the locks that this process has on it. SQLite would
+    not notice, another specchat would take itself for the last one and delete the write-ahead log, and all later writes would
+    be lost.
     """
     with _creating:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -282,7 +281,7 @@ def _create(path: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep every other specchat from moving files in a folder."""
+    """Lock out other specchats that want to move files in a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):  # some network disks have no such locks
@@ -293,7 +292,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
-    """Let readers and a writer work side by side. Of two that begin with a new file one may be told that it is locked, and
+    """Turn on write-ahead logging, for readers next to a writer. Of two that open a new file, one may find it locked, and
     SQLite does not wait here."""
     until = monotonic() + BUSY_SECONDS
     while True:
@@ -307,12 +306,12 @@ def _use_wal(db: sqlite3.Connection) -> None:
 
 
 def purge(db: sqlite3.Connection, now: float | None = None) -> int:
-    """Forget chats that were deleted long ago, in a transaction; returns how many. So much time has passed once another
-    chat was changed after it, and that a day ago: a clock may be ahead for a while."""
+    """Remove chats that were deleted KEPT_SECONDS ago, in a transaction; returns their number. As a clock may be ahead for a
+    while, that time must also lie between the deletion and another chat's change of at least a day ago."""
     now = time() if now is None else now
     later = "SELECT 1 FROM chats AS other WHERE other.changed BETWEEN chats.deleted_at + ? AND ?"
-    given = (now - KEPT_SECONDS, KEPT_SECONDS, now - DAY_SECONDS)
-    return db.execute(f"DELETE FROM chats WHERE deleted_at < ? AND EXISTS ({later})", given).rowcount
+    times = (now - KEPT_SECONDS, KEPT_SECONDS, now - DAY_SECONDS)
+    return db.execute(f"DELETE FROM chats WHERE deleted_at < ? AND EXISTS ({later})", times).rowcount
 
 
 def _version(db: sqlite3.Connection) -> int:
@@ -324,7 +323,7 @@ def _tables(db: sqlite3.Connection) -> set[str]:
 
 
 def _not_ours() -> sqlite3.DatabaseError:
-    """The error that SQLite has for a file that is no database."""
+    """Return SQLite's error for a file that is no database."""
     error = sqlite3.DatabaseError("not a history")
     error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
     return error

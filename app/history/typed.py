@@ -1,4 +1,4 @@
-"""Messages sent in earlier chats, for the up key, and the text being typed: both come back whatever ends the program."""
+"""Messages sent in earlier chats, for the up key, and unsent text: both survive the end of the program."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from .store import Identity, Store
 
 MOST = 1000
-"""Messages that are kept."""
+"""Most messages that are kept."""
 
 MOST_CHARACTERS = 1_000_000
-"""Characters of all of them: the oldest go."""
+"""Most characters of all kept messages: the oldest go."""
 
 MOST_ONE = 100_000
-"""Characters of one message with what was pasted into it; a longer one is kept for as long as its chat is open."""
+"""Most characters of a message with its pastes; a longer one is kept while its chat is open."""
 
 NEW = 0
-"""Stands for a chat that the history does not have yet."""
+"""Id of a chat that the history does not have yet."""
 
 _OLD = f"""DELETE FROM sent WHERE id IN (SELECT id FROM (
     SELECT id, row_number() OVER newest AS number, sum(length(json)) OVER newest AS size FROM sent
@@ -42,7 +42,7 @@ _OLD = f"""DELETE FROM sent WHERE id IN (SELECT id FROM (
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A message as it was typed."""
+    """A typed message."""
 
     text: str
     pastes: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Typed:
 
 
 def sent_before(path: Path | None = None) -> list[Typed]:
-    """The messages that were sent, oldest first, none twice in a row.
+    """Return the sent messages, oldest first, none twice in a row.
 
     Raises:
         UserError: the history cannot be read.
@@ -63,12 +63,12 @@ def sent_before(path: Path | None = None) -> list[Typed]:
 
     with reading(path) as chats:
         bodies = chats.store.db.execute("SELECT json FROM sent ORDER BY id").fetchall()
-    typed = [Typed(**json.loads(body)) for (body,) in bodies]
-    return [[*same][-1] for _, same in groupby(typed, key=lambda each: each.text)]
+    messages = [Typed(**json.loads(body)) for (body,) in bodies]
+    return [[*same][-1] for _, same in groupby(messages, key=lambda message: message.text)]
 
 
 def keep_sent(typed: Typed, path: Path | None = None) -> None:
-    """Add a message that was sent, unless it is too long.
+    """Add a sent message, unless it is too long.
 
     Raises:
         UserError: the history cannot be written.
@@ -82,10 +82,10 @@ def keep_sent(typed: Typed, path: Path | None = None) -> None:
 
 @contextmanager
 def _changing(path: Path | None) -> Iterator[Store]:
-    """The database, in a transaction."""
+    """Open the database in a transaction."""
     import sqlite3
 
-    from .store import Store, trouble  # the first frame need not wait for SQLite (5 ms)
+    from .store import Store, trouble  # after the first frame: SQLite takes 5 ms
 
     with Store(path) as store:
         try:
@@ -96,7 +96,7 @@ def _changing(path: Path | None) -> Iterator[Store]:
 
 
 def matching(history: Iterable[str], query: str, most: int = 200) -> list[str]:
-    """The messages that have every word of a query, newest first, each once."""
+    """Return the messages that have every word of a query, newest first, each once."""
     out: dict[str, None] = {}
     for text in reversed(list(history)):
         if text not in out and has_words(text, query):
@@ -107,12 +107,12 @@ def matching(history: Iterable[str], query: str, most: int = 200) -> list[str]:
 
 
 def step_back(history: list[str], at: int, prefix: str, step: int) -> int | None:
-    """The next message in a direction that begins with what was typed; None if there is none.
+    """Find the next message that begins with the typed text; None if there is none.
 
     Args:
-        history: oldest first.
-        at: where the walk is; `len(history)` for the draft.
-        prefix: what was typed; with an empty one every message will do.
+        history: messages, oldest first.
+        at: current index; `len(history)` for the unsent text.
+        prefix: the typed text; an empty one matches every message.
         step: −1 for older ones, 1 for newer ones.
     """
     to = at + step
@@ -124,31 +124,31 @@ def step_back(history: list[str], at: int, prefix: str, step: int) -> int | None
 
 
 Typing: TypeAlias = tuple[int, dict[int, list[Typed]]]
-"""Number of the chat on the screen, and what is typed in each."""
+"""Id of the chat on the screen, and the unsent messages by chat."""
 
 
 class Drafts:
-    """The drafts of this specchat, a row of the database; and those that others left, which have ended.
+    """The unsent text of this specchat, a row of the database, and that of others that have ended.
 
-    A running one holds a lock on a byte of a file beside the database, the one of its row's number.
+    A running specchat holds a lock on a byte of a file next to the database: the byte at its row's id.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.by_chat: dict[int, list[Typed]] = {}
-        """Number of a chat, or NEW → what was typed in it and is not sent, the text in the input box last."""
+        """Chat id or NEW → its unsent messages, the text in the input box last."""
         self._row: int | None = None
         self._identity: Identity | None = None
         self._locks = -1
         self._lock = threading.Lock()
         self._closed = False
 
-    def typing(self, shown: int) -> Typing:
-        """Return the draft, as `write` takes it; `shown` is the chat on the screen."""
-        return shown, {number: typed for number, typed in self.by_chat.items() if typed}
+    def typing(self, current: int) -> Typing:
+        """Return the unsent text, as `write` takes it; `current` is the chat on the screen."""
+        return current, {chat: messages for chat, messages in self.by_chat.items() if messages}
 
     def take_over(self) -> list[Typed]:
-        """Take what others left; what was in the box when each of them ended, oldest first.
+        """Adopt the unsent text of specchats that have ended; returns that of their input boxes, oldest first.
 
         Raises:
             UserError: the history cannot be written.
@@ -157,10 +157,10 @@ class Drafts:
         with _changing(self.path) as store:
             for row, body in store.db.execute("SELECT id, json FROM drafts ORDER BY id").fetchall():
                 if self._hold(row):
-                    shown, drafts = json.loads(body)
-                    left = {int(number): [Typed(**each) for each in typed] for number, typed in drafts.items()}
-                    last += left.pop(shown, []) + left.pop(NEW, [])
-                    self.by_chat |= left
+                    current, drafts = json.loads(body)
+                    by_chat = {int(chat): [Typed(**message) for message in messages] for chat, messages in drafts.items()}
+                    last += by_chat.pop(current, []) + by_chat.pop(NEW, [])
+                    self.by_chat |= by_chat
                     store.db.execute("DELETE FROM drafts WHERE id = ?", (row,))
             if last or self.by_chat:
                 self.by_chat[NEW] = last
@@ -168,7 +168,7 @@ class Drafts:
         return last
 
     def write(self, typing: Typing) -> None:
-        """Write it down, from any thread; nothing once it is closed.
+        """Write the unsent text, from any thread; without effect after `close`.
 
         Raises:
             UserError: the history cannot be written.
@@ -178,12 +178,12 @@ class Drafts:
                 self._write(typing)
 
     def close(self, typing: Typing | None = None) -> None:
-        """Write the last of it down, if anything, and leave it to the next specchat.
+        """Write the last of the unsent text, and release it for the next specchat.
 
         Raises:
             UserError: the history cannot be written.
         """
-        with self._lock:  # what a thread has yet to write is older
+        with self._lock:  # text that a thread has yet to write is older
             self._closed = True
             try:
                 if typing is not None:
@@ -199,22 +199,23 @@ class Drafts:
                 self._put(store, typing)
 
     def _put(self, store: Store, typing: Typing) -> None:
-        shown, drafts = typing
+        current, drafts = typing
         if store.identity != self._identity:
-            self._row, self._identity = None, store.identity
+            self._row = None
+            self._identity = store.identity
         if not drafts:
             store.db.execute("DELETE FROM drafts WHERE id = ?", (self._row,))
             return
-        body = _dumped([shown, {number: [each.body for each in typed] for number, typed in drafts.items()}])
-        put = "INSERT INTO drafts VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET json = ?2"
+        body = _dumped([current, {chat: [message.body for message in messages] for chat, messages in drafts.items()}])
+        upsert = "INSERT INTO drafts VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET json = ?2"
         if self._row is None:
-            self._row = store.db.execute(put, (None, body)).lastrowid
+            self._row = store.db.execute(upsert, (None, body)).lastrowid
             self._hold(self._row or 0)
         else:
-            store.db.execute(put, (self._row, body))
+            store.db.execute(upsert, (self._row, body))
 
     def _hold(self, row: int) -> bool:
-        """Lock a row for as long as this specchat runs; False if another one does."""
+        """Lock a row until this specchat ends; False if a running one has it locked."""
         if self._locks < 0:
             file = (self.path.parent if self.path else data_folder()) / "typing.lock"
             plain_file.databases.add(file)

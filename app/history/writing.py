@@ -1,4 +1,4 @@
-"""A chat as it is at one moment, how that moment gets into the database, and how entries come back."""
+"""Snapshots of a chat, their way into the database, and entries read back from it."""
 
 from __future__ import annotations
 
@@ -26,42 +26,43 @@ from ..text.cells import fit, one_line
 from .schema import NEXT_TURN, searchable, stored
 
 TITLE_CELLS = 80
-"""Longest title that is made of a prompt."""
+"""Longest automatic title."""
 
 REST_RUNS, REST_SECONDS = 64, 0.0005
-"""After so many runs (1 ms) the interface's thread gets its turn at once, where it would wait for the interpreter's lock."""
+"""Runs (1 ms) after which the thread rests, so that the interface need not wait for the interpreter's lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Place of an entry in the database, and how much of it is written."""
+    """An entry's row in the database, and how much of it is written."""
 
     id: int
     runs: int = 0
-    """How many runs of an answer it has."""
+    """Number of an answer's runs."""
     parts: int = 0
     done: bool = True
 
 
 @dataclass(slots=True, eq=False)
 class ChatTrack:
-    """What the history knows of a chat on the screen; the writing thread's business but for `title`, `quiet` and `origin`."""
+    """The history's record of a chat on the screen; only the writing thread changes the fields besides `title`, `quiet` and
+    `origin`."""
 
     chat: int | None = None
     title: str = ""
-    """The one that it was given; empty for an automatic one."""
+    """Title set by the user; empty for an automatic one."""
     known_title: str = ""
-    """The one that it was given as far as the database knows."""
+    """Title set by the user, as the database has it."""
     quiet: int = 0
-    """Entries that are no reason to write: those that the database has, or those of a file that was opened."""
+    """Number of first entries that are no reason to write: those in the database, or in a file that was opened."""
     origin: ChatTrack | None = None
     """Track of the chat that this one branched from."""
     rows: Mapping[ChatEntry, Row] = field(default_factory=dict)
-    """Every entry that the database has, those that lie aside among them."""
-    ways: str = ""
-    """Their order, as the database has it."""
+    """Rows of all entries, those of other variants included."""
+    order: str = ""
+    """Order of the entries, as column `ways` has it."""
     identity: Any = None
-    """Identity of the database that has it."""
+    """Identity of the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class ChatSnapshot:
     """The entries on the screen."""
     forks: Sequence[Fork]
     entries: Mapping[ChatEntry, ChatEntry]
-    """All entries, those that lie aside among them; an answer that may grow while it is written down, as it is now."""
+    """All entries, those of other variants included → themselves, or a copy of an answer that may grow meanwhile."""
     title: str
     model: str
     about: dict[str, Any]
@@ -81,7 +82,7 @@ class ChatSnapshot:
 
 
 def snapshot(transcript: Transcript, about: About) -> ChatSnapshot:
-    """A chat as it is now: a few microseconds and no copy of any text."""
+    """Take a snapshot of a chat: in a few microseconds, without a copy of any text."""
     from ... import __version__
 
     path = list(transcript.entries)
@@ -96,72 +97,78 @@ def snapshot(transcript: Transcript, about: About) -> ChatSnapshot:
         transcript.track,
         path,
         forks,
-        {entry: frozen(entry) if isinstance(entry, Answer) else entry for entry in every},
-        transcript.track.title,
-        one_line(str(model.get("name") or model["asked"])),
-        {"model": model, "settings": settings_body(about), "load": load, "system": transcript.system, "specchat": __version__},
-        about.pieces,
+        entries={entry: frozen(entry) if isinstance(entry, Answer) else entry for entry in every},
+        title=transcript.track.title,
+        model=one_line(str(model.get("name") or model["asked"])),
+        about={
+            "model": model,
+            "settings": settings_body(about),
+            "load": load,
+            "system": transcript.system,
+            "specchat": __version__,
+        },
+        pieces=about.pieces,
     )
 
 
 def automatic_title(entries: Sequence[ChatEntry]) -> str:
-    """The first prompt on a line; without what is attached to it, unless that is all of it."""
+    """Return the first prompt on one line, without its attachments unless there is nothing else."""
     first = next((entry.text for entry in entries if isinstance(entry, Prompt)), "")
     if first.startswith("Attached "):
         first = parted(first)[0].strip() or folded(first)
     return fit(one_line(first[:2000]), TITLE_CELLS) or "(empty)"
 
 
-def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> ChatTrack:
-    """Bring a chat up to date, in a transaction.
+def write(db: sqlite3.Connection, state: ChatSnapshot, identity: Any) -> ChatTrack:
+    """Bring a chat's rows up to date, in a transaction.
 
     Args:
-        identity: of the database, so that ids of another one are not taken for its own.
+        identity: identity of the database, so that ids of another one are not taken for its own.
 
     Returns:
-        what its track must know once the transaction has come to its end.
+        the chat's new track, valid once the transaction is committed.
     """
-    track, at = now.track, time()
+    track = state.track
+    at = time()
     source = track if track.chat is not None or track.origin is None else track.origin
     ours = source.chat is not None and source.identity == identity
     present = db.execute("SELECT ways FROM chats WHERE id = ?", (source.chat,)).fetchone() if ours else None
-    known = source.rows if present else {}
-    # Where entries were taken back for good, or another specchat went on with the same chat, its end stays: this is a branch.
-    whole = all(entry in now.entries or isinstance(entry, Notice) for entry in known)
-    same = source is track and present == (track.ways,) and whole
+    old_rows = source.rows if present else {}
+    # If entries were taken back for good, or another specchat continued the same chat, its rows stay and this is a branch.
+    whole = all(entry in state.entries or isinstance(entry, Notice) for entry in old_rows)
+    same = source is track and present == (track.order,) and whole
     chat = source.chat if same else None
+    title = stored(state.title or automatic_title(state.path))
     if chat is None:
         chat = db.execute(
             "INSERT INTO chats (title, named, created, changed, model, parent, turn, about)"
             f" VALUES (?, ?, ?, ?, '', ?, {NEXT_TURN}, '')",
-            (stored(now.title or automatic_title(now.path)), bool(now.title), at, at, source.chat if present else None),
+            (title, bool(state.title), at, at, source.chat if present else None),
         ).lastrowid
         assert chat is not None
-        known = {entry: _copied(db, row, chat) for entry, row in known.items() if entry in now.entries}
-    elif now.title != track.known_title:
-        title = stored(now.title or automatic_title(now.path))
-        db.execute("UPDATE chats SET title = ?, named = ? WHERE id = ?", (title, bool(now.title), chat))
-    rows = {entry: _write_entry(db, chat, entry, state, known.get(entry), now.pieces) for entry, state in now.entries.items()}
-    ways = json.dumps(
-        [
-            [rows[entry].id for entry in now.path],
-            [
-                [rows[fork.after].id if fork.after else 0, fork.at, [[rows[entry].id for entry in end] for end in fork.ends]]
-                for fork in now.forks
-            ],
-        ]
-    )
-    answers = sum(isinstance(entry, Answer) for entry in now.path)
-    values = (stored(now.model), stored(dump(now.about)), answers, ways, chat)
+        old_rows = {entry: _copy(db, row, chat) for entry, row in old_rows.items() if entry in state.entries}
+    elif state.title != track.known_title:
+        db.execute("UPDATE chats SET title = ?, named = ? WHERE id = ?", (title, bool(state.title), chat))
+    rows = {
+        entry: _write_entry(db, chat, entry, now, old_rows.get(entry), state.pieces) for entry, now in state.entries.items()
+    }
+
+    def ids(entries: Sequence[ChatEntry]) -> list[int]:
+        return [rows[entry].id for entry in entries]
+
+    forks = [[rows[fork.after].id if fork.after else 0, fork.at, [*map(ids, fork.ends)]] for fork in state.forks]
+    order = json.dumps([ids(state.path), forks])
+    answers = sum(isinstance(entry, Answer) for entry in state.path)
+    values = (stored(state.model), stored(dump(state.about)), answers, order, chat)
     db.execute("UPDATE chats SET model = ?, about = ?, answers = ?, ways = ? WHERE id = ?", values)
-    if same and any(row is not known.get(entry) for entry, row in rows.items()):
-        # Somebody goes on with it, so it is no longer deleted.
+    if same and any(row is not old_rows.get(entry) for entry, row in rows.items()):
+        # A chat that continues is no longer deleted.
         db.execute(f"UPDATE chats SET changed = ?, turn = {NEXT_TURN}, deleted_at = NULL WHERE id = ?", (at, chat))
-    return ChatTrack(chat, known_title=now.title, rows=rows, ways=ways, identity=identity)
+    return ChatTrack(chat, known_title=state.title, rows=rows, order=order, identity=identity)
 
 
-def _copied(db: sqlite3.Connection, row: Row, chat: int) -> Row:
-    """An entry once more, for another chat."""
+def _copy(db: sqlite3.Connection, row: Row, chat: int) -> Row:
+    """Copy an entry into another chat; returns the copy's row."""
     copy = "INSERT INTO entries (chat, text, key, json) SELECT ?, text, key, json FROM entries WHERE id = ?"
     id = db.execute(copy, (chat, row.id)).lastrowid
     assert id is not None
@@ -171,7 +178,7 @@ def _copied(db: sqlite3.Connection, row: Row, chat: int) -> Row:
 
 
 def _write_entry(db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatEntry, row: Row | None, pieces: Pieces) -> Row:
-    """Bring an entry up to date; the row that has it now."""
+    """Bring an entry's row up to date and return it. `now` is the entry, or the copy of an answer that may grow."""
     if row is not None and row.done:
         return row
     if row is None:
@@ -179,7 +186,7 @@ def _write_entry(db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatE
         assert id is not None
         row = Row(id, done=False)
     done = entry is now
-    # Its thought is all in the parts, and long to put together at every flush.
+    # The thought is in the parts, and takes long to put together at every flush.
     head = entry_head(now if done or not isinstance(now, Answer) else replace(now, runs=[]))
     head.pop("text", None)
     if isinstance(now, Answer):
@@ -199,7 +206,7 @@ def _write_entry(db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatE
 
 
 def _finish(db: sqlite3.Connection, id: int, entry: ChatEntry) -> None:
-    """Let an entry be found, by its thought too."""
+    """Index an entry for the search, with its thought."""
     db.execute("UPDATE entries SET text = ? WHERE id = ?", (stored(entry.text), id))
     if not isinstance(entry, Notice):
         words = f"{entry.text}\n{entry.thought}" if isinstance(entry, Answer) else entry.text
@@ -207,8 +214,8 @@ def _finish(db: sqlite3.Connection, id: int, entry: ChatEntry) -> None:
 
 
 def catch_up(db: sqlite3.Connection) -> None:
-    """Let answers be found that were being written when specchat was killed, in a transaction. Should another specchat be
-    writing one just now, it replaces the text when it is done."""
+    """Index the answers that were being written when specchat was killed, in a transaction. If another specchat is still
+    writing one, it replaces the text later."""
     for id, body in db.execute("SELECT id, json FROM entries WHERE text IS NULL").fetchall():
         answer, _ = read_row(db, id, None, body)
         head = {**json.loads(body), **entry_head(answer)}
@@ -217,20 +224,21 @@ def catch_up(db: sqlite3.Connection) -> None:
 
 
 def _packed(answer: Answer, pieces: Pieces, first: int, end: int) -> bytes:
-    """A part of an answer, from run number `first` up to `end`; it may be growing meanwhile."""
-    seen: set[int] = set()
+    """Pack runs `first` up to `end` of an answer, which may be growing meanwhile."""
+    token_ids: set[int] = set()
     runs = []
-    beside = current_thread() is not main_thread()
+    rests = current_thread() is not main_thread()
     for index in range(first, end):
-        runs.append(run_json(answer, index, seen))
-        if beside and len(runs) % REST_RUNS == 0:
+        runs.append(run_json(answer, index, token_ids))
+        if rests and len(runs) % REST_RUNS == 0:
             sleep(REST_SECONDS)
-    return zlib.compress(stored(f'{{"runs": [{", ".join(runs)}], "pieces": {dump(pieces_body(seen, pieces))}}}').encode())
+    body = f'{{"runs": [{", ".join(runs)}], "pieces": {dump(pieces_body(token_ids, pieces))}}}'
+    return zlib.compress(stored(body).encode())
 
 
 def read_row(db: sqlite3.Connection, id: int, text: str | None, body: str) -> tuple[ChatEntry, bool]:
-    """The entry in a row of `entries`; and whether it is whole. Of an answer whose runs are damaged the text and the thought
-    are left."""
+    """Return the entry in a row of `entries`, and whether it is whole: an answer with damaged runs keeps only its text and its
+    thought."""
     head = json.loads(body)
     runs: list[Any] = []
     pieces: dict[str, Any] = {}

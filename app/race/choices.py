@@ -1,4 +1,4 @@
-"""Models that a lane of a race may run on, as they are offered."""
+"""The models that are offered for a race's lanes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ...engine.options import BUILTIN, BUILTIN_DRAFT, SHIPPED, builtin_gguf, bui
 from ..chat.dialogue import Dialogue
 from ..text.amounts import count_of
 from ..text.cells import one_line
+from .entry import model_key
 from .guests import short_name
 
 if TYPE_CHECKING:
@@ -24,19 +25,18 @@ class ModelChoice:
     backend: str = ""
     title: str = ""
     what: str = ""
-    """Runtime, kind of weights, size: in words, as many as are known."""
+    """Runtime, kind of weights and size in words, as far as they are known."""
     place: str = ""
     problem: str = ""
-    """Why it cannot be loaded; empty if nothing is known to be in the way."""
+    """Reason why it cannot be loaded; empty if none is known."""
 
     @property
     def key(self) -> str:
-        """What tells it from other models, as `RaceEntry.key`."""
-        return f"{self.model} on {self.backend}" if self.backend else self.model
+        return model_key(self.model, self.backend)
 
 
-def own_choice(dialogue: Dialogue) -> ModelChoice:
-    """The chat's model as it is loaded."""
+def chat_model_choice(dialogue: Dialogue) -> ModelChoice:
+    """Return the chat's model as it is loaded."""
     info = dialogue.info
     what = [str(info.get("backend", "")), str(info.get("dtype", ""))]
     if info.get("parameters"):
@@ -44,31 +44,33 @@ def own_choice(dialogue: Dialogue) -> ModelChoice:
     return ModelChoice("", "", short_name(dialogue.model), " · ".join(filter(None, map(one_line, what))), "this chat")
 
 
-def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: Callable[[], bool]) -> Iterator[ModelChoice]:
-    """Every other model on this machine, as it is found. Reads files, so call it in a thread.
+def find_choices(
+    dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: Callable[[], bool]
+) -> Iterator[ModelChoice]:
+    """Yield every other model on this machine. Reads files, so call it in a thread.
 
     Args:
-        dialogue: whose model is left out.
-        library: what was found before.
+        dialogue: the chat, whose model is left out.
+        library: the models found before.
         folders: the user's own folders of models.
-        stopped: whether nobody waits any more.
+        stopped: whether the search was abandoned.
     """
     from ..models.places import recent
     from ..models.rows import runtime_and_size
 
     shipped = {builtin_gguf(), builtin_path()}
-    # Those in other quantizations have no names of their own.
+    # Other quantizations of the built-in models have no names.
     named = {builtin_gguf(name) for name in SHIPPED}
     for file in sorted(set(builtin_path().parent.glob("*.gguf")) - named):
         title = file.stem.replace("target", BUILTIN).replace("draft", BUILTIN_DRAFT)
         yield ModelChoice(str(file), "", title, runtime_and_size(library.card(file)), "Built-in")
-    for found in library.look(recent(), folders, stopped=stopped):
-        spot = found.spot
+    for model in library.look(recent(), folders, stopped=stopped):
+        spot = model.spot
         backend = spot.backend if spot.path in shipped else ""
-        if backend == "auto":  # a file of the built-in model once more, as one of this folder
+        if backend == "auto":  # a built-in model's file again, in its folder
             continue
         if not spot.remark and (spot.spec != dialogue.model or backend not in ("", dialogue.info.get("backend"))):
-            yield ModelChoice(spot.spec, backend, one_line(spot.title), runtime_and_size(found.card), spot.place, found.problem)
+            yield ModelChoice(spot.spec, backend, one_line(spot.title), runtime_and_size(model.card), spot.place, model.problem)
     yield from _served(dialogue, stopped)
 
 
@@ -76,9 +78,9 @@ def _served(dialogue: Dialogue, stopped: Callable[[], bool]) -> Iterator[ModelCh
     from ..models.servers import MOST_MODELS, ask
 
     servers = dialogue.load.get("servers") or {}
-    for found in ask(servers, servers) if servers and not stopped() else ():
-        what = one_line(" · ".join(filter(None, (found.engine, found.method))))
-        specs = [found.spec(model) for model in found.models[:MOST_MODELS]] or [found.name]
+    for server in ask(servers, servers) if servers and not stopped() else ():
+        what = one_line(" · ".join(filter(None, (server.engine, server.method))))
+        specs = [server.spec(model) for model in server.models[:MOST_MODELS]] or [server.name]
         yield from (
-            ModelChoice(spec, "", one_line(spec), what, "Server", found.problem) for spec in specs if spec != dialogue.model
+            ModelChoice(spec, "", one_line(spec), what, "Server", server.problem) for spec in specs if spec != dialogue.model
         )

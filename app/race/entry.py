@@ -1,4 +1,4 @@
-"""Who takes part in a race: a method with its settings, on the chat's model or on one of its own; and how that is typed."""
+"""The entries of a race: a method with its settings, on the chat's model or on another one; and their notation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from ...engine.options import BACKENDS
 from ..text.cells import one_line
 
 RUNTIMES = tuple(name for name in BACKENDS if name != "auto")
-"""What may stand for a model: the chat's own one on that runtime."""
+"""Runtimes, each of which may stand for a model: the chat's on that runtime."""
+
+
+def model_key(model: str, backend: str) -> str:
+    """Return the key of a lane's model: its name, with the runtime if one is named; empty for the chat's model as it is."""
+    return f"{model} on {backend}" if backend else model
 
 
 @dataclass(frozen=True)
@@ -21,9 +26,9 @@ class RaceEntry:
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
-    """The model as the user named it; empty for the chat's."""
+    """Name of the model as the user wrote it; empty for the chat's."""
     backend: str = ""
-    """The runtime, where one is asked for."""
+    """Name of the runtime if the user named one."""
 
     @property
     def name(self) -> str:
@@ -32,30 +37,31 @@ class RaceEntry:
 
     @property
     def key(self) -> str:
-        """What tells its model from others; empty for the chat's as it is loaded."""
-        return f"{self.model} on {self.backend}" if self.backend else self.model
+        """Key of its model, which is empty for the chat's as it is loaded."""
+        return model_key(self.model, self.backend)
 
 
 def split_model(word: str, model: str, info: Mapping[str, Any]) -> tuple[str, str, str]:
-    """`METHOD@MODEL` as method, model and runtime; the last two are empty for the chat's model as it is.
+    """Parse `METHOD@MODEL` into method, model and runtime; the last two are empty for the chat's model as it is.
 
     Args:
-        word: as typed. In place of a model may stand a runtime.
-        model: the chat's, as the user named it.
+        word: the typed word, with a model or a runtime after the @.
+        model: the chat's model as the user named it.
     """
-    method, _, named = word.partition("@")
+    method, _, target = word.partition("@")
     backend = ""
-    if named in RUNTIMES:
-        named, backend = model, named
-    if named == model and backend in ("", info.get("backend")):
+    if target in RUNTIMES:
+        backend = target
+        target = model
+    if target == model and backend in ("", info.get("backend")):
         return method, "", ""
-    return method, named, backend
+    return method, target, backend
 
 
 def split_prompt(rest: str) -> tuple[str, str, str]:
-    """What follows `/race`: the entries, the colon (or nothing), the prompt.
+    """Split the words after `/race` into the entries, the colon (or nothing), and the prompt.
 
-    A colon parts the two unless it is inside of a model's name (`greedy@owner/name:Q4_0`) or of quotes.
+    A colon separates the two unless it is inside a model's name (`greedy@owner/name:Q4_0`) or quotes.
     """
     quote = ""
     for match in re.finditer(r"['\":]", rest):

@@ -1,4 +1,4 @@
-"""Models of a race besides the chat's: asked for, loaded one after the other, given back."""
+"""The models of a race besides the chat's: load them one after the other, and free them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ from ...engine.messages import (
     UnloadSecondary,
 )
 from ...engine.options import is_url
+from ..chat.about import LOADED_WITH
 from ..chat.dialogue import Dialogue
 from ..chat.pieces import Pieces
 from ..text.cells import one_line
 from .entry import RaceEntry
 
-NOT_SHARED = ("draft_model", "revision", "backend", "chat_template")
-"""Options of the chat's model that say nothing about another one."""
-
 
 @dataclass(slots=True, eq=False)
 class RaceGuest:
-    """A model that the engine holds, or is to hold, beside the chat's."""
+    """A model that the engine holds, or will hold, next to the chat's."""
 
     key: str
     id: int
@@ -39,7 +37,7 @@ class RaceGuest:
     state: Literal["loading", "ready", "failed", "cancelled"] = "loading"
     loading: Loading | None = None
     sentence: str = ""
-    """Why it could not be loaded."""
+    """Error of its load."""
     info: dict[str, Any] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
     tokenizer: str = ""
@@ -52,14 +50,14 @@ class RaceModels:
     def __init__(self, dialogue: Dialogue) -> None:
         self._dialogue = dialogue
         self._guests: dict[str, RaceGuest] = {}
-        self._own = ""
-        """What tells the tokens of the chat's model from others'."""
+        self._chat_tokenizer = ""
+        """Fingerprint of the tokens of the chat's model."""
         self._tables: dict[int, str] = {}
         self.ids: set[int] = set()
-        """Ids of all commands that were ever sent from here."""
+        """Ids of all commands that were sent from here."""
 
-    def want(self, entries: Sequence[RaceEntry]) -> None:
-        """Let the engine hold the models of these. One that could not be loaded is tried again."""
+    def load(self, entries: Sequence[RaceEntry]) -> None:
+        """Have the engine load the models of these entries, also those that failed before."""
         for key, entry in {entry.key: entry for entry in entries if entry.key}.items():
             guest = self._guests.get(key)
             if guest is None or guest.state in ("failed", "cancelled"):
@@ -67,7 +65,7 @@ class RaceModels:
 
     def _load(self, entry: RaceEntry, lanes: int) -> None:
         engine = self._dialogue.engine
-        options = {name: value for name, value in self._dialogue.load.items() if name not in NOT_SHARED}
+        options = {name: value for name, value in self._dialogue.load.items() if name not in LOADED_WITH}
         if entry.backend:
             options["backend"] = entry.backend
         guest = self._guests[entry.key] = RaceGuest(entry.key, engine.next_id())
@@ -80,27 +78,27 @@ class RaceModels:
                 self._dialogue.engine.send(Cancel(guest.id))
 
     def close(self) -> None:
-        """Give all of them back."""
+        """Free all of them."""
         self.cancel()
         for key in self._guests:
             self._dialogue.engine.send(UnloadSecondary(key))
         self._guests.clear()
 
     def forget(self) -> None:
-        """The engine ended, and they with it."""
+        """Drop all of them after the engine's end."""
         self._guests.clear()
 
     def get(self, key: str) -> RaceGuest | None:
-        """The model of an entry, if it is not the chat's."""
+        """Return the model with a key; None for the chat's."""
         return self._guests.get(key)
 
     @property
     def loading(self) -> RaceGuest | None:
-        """The one whose turn it is to be loaded."""
+        """The model that is being loaded."""
         return next((guest for guest in self._guests.values() if guest.state == "loading"), None)
 
     def handle(self, event: Event) -> RaceGuest | None:
-        """Take in an event; the guest that it settles, if it does: loaded, or not to be had."""
+        """Process an event; returns the guest that it completes, loaded or failed."""
         match event:
             case PieceTable():
                 guest = self._guests.get(self._tables.pop(event.id, ""))
@@ -116,15 +114,19 @@ class RaceModels:
                     return None
                 guest.loading = None
                 if isinstance(event, Failed):
-                    guest.state, guest.sentence = "cancelled" if event.cause == "cancelled" else "failed", event.sentence
+                    guest.state = "cancelled" if event.cause == "cancelled" else "failed"
+                    guest.sentence = event.sentence
                 else:
                     self._loaded(guest, event)
                 return guest
         return None
 
     def _loaded(self, guest: RaceGuest, event: LoadedSecondary) -> None:
-        guest.state, guest.info, guest.unavailable = "ready", event.info, event.unavailable
-        guest.tokenizer, self._own = event.tokenizer, event.primary_tokenizer
+        guest.state = "ready"
+        guest.info = event.info
+        guest.unavailable = event.unavailable
+        guest.tokenizer = event.tokenizer
+        self._chat_tokenizer = event.primary_tokenizer
         if event.tokenizer == event.primary_tokenizer:
             guest.pieces = self._dialogue.pieces
             return
@@ -138,40 +140,38 @@ class RaceModels:
         return guest.pieces if guest is not None else self._dialogue.pieces
 
     def info(self, key: str) -> dict[str, Any]:
-        """What the engine tells of an entry's model; empty before it is loaded."""
+        """Return the engine's description of an entry's model; empty before it is loaded."""
+        if not key:
+            return self._dialogue.info
         guest = self._guests.get(key)
-        return guest.info if guest is not None else {} if key else self._dialogue.info
+        return guest.info if guest is not None else {}
 
-    def alike(self, keys: Iterable[str]) -> bool:
-        """Whether the tokens of these models mean the same, as far as that is known. Of a server's nobody knows."""
+    def share_tokens(self, keys: Iterable[str]) -> bool:
+        """Whether the tokens of these models are the same, as far as it is known; those of two servers never are."""
         keys = set(keys)
         if len(keys) > 1 and any(self.info(key).get("server") for key in keys):
             return False
-        guests = {key: self._guests.get(key) for key in keys}
-        known = {
-            self._own if not key else guest.tokenizer if guest is not None else ""
-            for key, guest in guests.items()
-            if not key or (guest is not None and guest.state == "ready")
-        }
-        return len(known - {""}) < 2
+        ready = (guest for key in keys if (guest := self._guests.get(key)) is not None and guest.state == "ready")
+        tokenizers = {guest.tokenizer for guest in ready}
+        if "" in keys:
+            tokenizers.add(self._chat_tokenizer)
+        return len(tokenizers - {""}) < 2
 
     def names(self, entries: Sequence[RaceEntry]) -> list[str]:
-        """What each entry's model is called in a race: as short as tells them apart. Empty for all where it is the chat's."""
+        """Return each model's name, with its runtime if another has the same name; all empty if all are the chat's."""
         if not any(entry.key for entry in entries):
             return [""] * len(entries)
-        asked = [entry.model or self._dialogue.model for entry in entries]
-        short = [short_name(name) for name in asked]
-        infos = [self.info(entry.key) for entry in entries]
+        names = [short_name(entry.model or self._dialogue.model) for entry in entries]
         out = []
-        for entry, name, info in zip(entries, short, infos, strict=True):
-            twins = {other.key for other, called in zip(entries, short, strict=True) if called == name}
-            runtime = str(info.get("backend") or entry.backend) if len(twins) > 1 else ""
-            out.append(" · ".join(part for part in (name, one_line(runtime)) if part))
+        for entry, name in zip(entries, names, strict=True):
+            twins = {other.key for other, other_name in zip(entries, names, strict=True) if other_name == name}
+            runtime = str(self.info(entry.key).get("backend") or entry.backend) if len(twins) > 1 else ""
+            out.append(" · ".join(filter(None, (name, one_line(runtime)))))
         return out
 
 
 def short_name(model: str) -> str:
-    """A model's name without its folders: `Qwen3-0.6B`, `model-Q4_K_M.gguf`."""
+    """Return a model's name without its folders: `Qwen3-0.6B`, `model-Q4_K_M.gguf`."""
     if is_url(model):
         root, _, name = model.partition("#")
         return one_line(unquote(name) or root.rpartition("://")[2].removesuffix("/v1"))

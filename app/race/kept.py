@@ -1,4 +1,4 @@
-"""A race out of a file, which can be looked at as it ended and run again."""
+"""A race read from a file, which is shown as it ended and can be run again."""
 
 from __future__ import annotations
 
@@ -14,23 +14,19 @@ from .record import RaceRecord
 
 
 class KeptRace(Race):
-    """A race that is over, as it was; run again, it is one like any other.
+    """A race that is over; run again, it is one like any other. `dialogue` and `old_ids` as for Race."""
 
-    Args:
-        dialogue: the chat, as for Race.
-        record: what is kept of it.
-        heard: as for Race.
-    """
-
-    def __init__(self, dialogue: Dialogue, record: RaceRecord, heard: Collection[int] = ()) -> None:
+    def __init__(self, dialogue: Dialogue, record: RaceRecord, old_ids: Collection[int] = ()) -> None:
         messages = [{"role": "user", "content": record.prompt}]
-        super().__init__(dialogue, record.prompt, messages, entries_of(record), heard)
+        super().__init__(dialogue, record.prompt, messages, saved_entries(record), old_ids)
         self.kept: RaceRecord | None = record
-        """None once something is another than it was."""
+        """The saved race; None once it was started again."""
         self.slowed = record.slowed
         self.tied = {self.racers[lane].lane for lane in record.tied}
         for racer, lane in zip(self.racers, record.lanes, strict=True):
-            racer.answer, racer.position, racer.gap = lane.answer, lane.position, lane.gap
+            racer.answer = lane.answer
+            racer.position = lane.position
+            racer.gap = lane.gap
             racer.track = LaneTrack.of(lane.answer)
             racer.compared = len(racer.tokens) if lane.position is None else lane.position
 
@@ -44,7 +40,7 @@ class KeptRace(Race):
 
     @property
     def model_names(self) -> list[str]:
-        """What each lane's model is called; empty for all where there is one."""
+        """Name of each lane's model; all empty if there is one."""
         return super().model_names if self.kept is None else self.kept.model_names
 
     def mark(self, racer: Racer) -> Mark:
@@ -54,7 +50,7 @@ class KeptRace(Race):
         return super().record() if self.kept is None else self.kept
 
 
-def entries_of(record: RaceRecord) -> list[RaceEntry]:
-    """Who takes part where a race out of a file is run again, as far as their models are known by name."""
+def saved_entries(record: RaceRecord) -> list[RaceEntry]:
+    """Return the entries of a saved race, with their models' names as far as they are known."""
     lanes = ((lane, *lane.model.partition(" · ")) for lane in record.lanes)
     return [RaceEntry(lane.method, lane.settings, model, runtime) for lane, model, _, runtime in lanes]

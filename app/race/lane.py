@@ -1,8 +1,9 @@
-"""One lane of a race: its answer as it comes, its clock, and where its tokens leave another lane's."""
+"""One lane of a race: its growing answer, its clock, and its first difference from another lane."""
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ...engine.messages import Event, Failed, Finished, Started
@@ -11,7 +12,7 @@ from .clock import LaneTrack, Unit
 from .entry import RaceEntry
 
 NO_ID = -1
-"""What stands in place of a token's id where a server does not send it."""
+"""Placeholder for token ids that a server does not send."""
 
 FULL = "The context is full: race on a shorter prompt, or load the model with a larger context."
 
@@ -21,22 +22,21 @@ class Racer:
     """A lane of a race. Its speed is compared with the first lane's, its tokens with those of the first of its model."""
 
     lane: str
-    """Its name in the engine."""
+    """Name of the lane in the engine."""
     entry: RaceEntry
     answer: Answer
     id: int = 0
     """Id of its answer."""
     error: str = ""
-    """Why it could not go on, in a sentence."""
+    """Sentence of the error that ended it."""
     compared: int = 0
-    """Tokens known to be those of the first lane; characters where a server does not tell its tokens."""
+    """Number of tokens known to be the first lane's; characters if a server does not send its tokens."""
     position: int | None = None
-    """The first token that differs; None while none does. Where tokens are not told, the first one of the run that does."""
+    """Index of the first token that differs; None while none does. Without token ids, the first one of the run that does."""
     gap: float | None = None
     judging: int = 0
-    """Id of the question how near a tie it was; 0 if none is open."""
+    """Id of the open MeasureGap; 0 if there is none."""
     track: LaneTrack = field(default_factory=LaneTrack)
-    """How far it was when."""
 
     @property
     def tokens(self) -> array[int]:
@@ -44,30 +44,30 @@ class Racer:
 
     @property
     def started(self) -> bool:
-        """The engine has taken its prompt."""
+        """Whether the engine has taken its prompt."""
         return self.answer.figures.prompt_tokens > 0
 
     @property
     def done(self) -> bool:
-        """Its answer has ended, one way or another."""
+        """Whether its answer has ended, for whatever reason."""
         return self.answer.done
 
     @property
     def through(self) -> bool:
-        """It has reached the end of its answer."""
+        """Whether it reached the end of its answer."""
         return self.answer.through
 
     @property
     def seconds(self) -> float:
-        """The lane's own clock: seconds of decoding, other lanes' turns left out."""
+        """The lane's clock: seconds of decoding without other lanes' turns."""
         return self.answer.figures.decode_seconds
 
     def time(self, amount: int, unit: Unit) -> float:
-        """Its own clock when it had written so much; 0 if it never had."""
+        """Return the lane's clock when it had written this amount; 0 if it never had."""
         return self.track.time(amount, unit, self.answer.figures)
 
     def speed(self, unit: Unit) -> float:
-        """What it has written, per second of its own clock."""
+        """Return the amount written per second of the lane's clock."""
         return self.track.amount(unit) / self.seconds if self.seconds > 0 else 0.0
 
     def take(self, event: Event) -> None:
@@ -82,47 +82,43 @@ class Racer:
                 self.error = event.sentence
 
     def compare(self, first: Racer) -> bool:
-        """Compare the tokens that have come since the last call with those of the first lane of the same model (which may be
-        this one); whether they have been found to part just now."""
+        """Compare the tokens since the last call with those of the first lane of the same model (which may be this one).
+
+        Returns:
+            whether a first difference was found just now.
+        """
         if self.position is not None or first is self:
             return False
-        if not self.told or not first.told:
+        if not self.has_token_ids or not first.has_token_ids:
             return self._compare_texts(first)
-        own, other = self.tokens, first.tokens
-        common = min(len(own), len(other))
-        # In one piece: the bytes of both as they lie in memory.
-        if own[self.compared : common] == other[self.compared : common]:
-            self.compared = common
-        else:
-            while own[self.compared] == other[self.compared]:
+        if self._matches(self.tokens, first.tokens, first):
+            return False
+        self.position = self.compared
+        return True
+
+    def _matches(self, sequence: Sequence[object], reference: Sequence[object], first: Racer) -> bool:
+        """Advance `compared` along two sequences; False if they differ, or the shorter one has ended."""
+        common = min(len(sequence), len(reference))
+        # Slices compare their bytes in memory.
+        if sequence[self.compared : common] != reference[self.compared : common]:
+            while sequence[self.compared] == reference[self.compared]:
                 self.compared += 1
-            self.position = self.compared
-            return True
-        short, long = (self, first) if len(self.tokens) < len(first.tokens) else (first, self)
-        if short.answer.reason in TEXT_END and len(long.tokens) > common:
-            self.position = common
-        return self.position is not None
+            return False
+        self.compared = common
+        shorter = self if len(sequence) < len(reference) else first
+        return shorter.answer.reason not in TEXT_END or max(len(sequence), len(reference)) == common
 
     @property
     def served(self) -> bool:
         return bool(self.answer.figures.certainty)
 
     @property
-    def told(self) -> bool:
-        """Whether the ids of its tokens are known."""
+    def has_token_ids(self) -> bool:
         return NO_ID not in self.tokens[:1]
 
     def _compare_texts(self, first: Racer) -> bool:
-        own, other = self.answer.all_text, first.answer.all_text
-        common = min(len(own), len(other))
-        if own[self.compared : common] == other[self.compared : common]:
-            self.compared = common
-            short = self if len(own) < len(other) else first
-            if short.answer.reason not in TEXT_END or max(len(own), len(other)) == common:
-                return False
-        else:
-            while own[self.compared] == other[self.compared]:
-                self.compared += 1
+        if self._matches(self.answer.all_text, first.answer.all_text, first):
+            return False
         written = self.position = 0
         for run in self.answer.runs:
             written += len(run.text)
@@ -133,5 +129,5 @@ class Racer:
 
     @property
     def label_is_exact(self) -> bool:
-        """Whether its text is promised to be the plain method's."""
+        """Whether its method promises plain decoding's text."""
         return self.answer.label.startswith("identical")

@@ -1,4 +1,4 @@
-"""A race: two to four methods (or models) on one prompt, each in a lane of its own on one device. No widgets."""
+"""A race: two to four methods (or models) on one prompt, each in its lane, on one device."""
 
 from __future__ import annotations
 
@@ -43,28 +43,26 @@ FEWEST, MOST = 2, 4
 """Lanes of a race."""
 
 NEAR = 0.1
-"""Logits: where two tokens are nearer than this, arithmetic in another order may turn one into the other."""
-
+"""Logit gap of two tokens below which another order of arithmetic may turn one into the other."""
 
 MOST_ROUNDS = 9
-"""Rounds of a race."""
 
 MOST_SECONDS = 10.0
-"""Seconds of all lanes' clocks together that no further round may exceed: a race of a large model has one."""
+"""Most seconds of all lanes' clocks together, with the next round: a race of a large model has one round."""
 
 SURE = 3.0
-"""Standard errors that the mean of three rounds or more must be away from a draw."""
+"""Standard errors between a draw and the mean of three rounds or more from which a lane is surely slower."""
 
 LEAST, LONG, SHORT = 1.01, 1.05, 1.8
-"""Times as long as the other that a lane must take at least, to be surely slower: by three rounds or more; in each of one or
-two that were long; in each of one or two that were short, where a machine's other work may stretch a clock."""
+"""Least ratio of a lane's clock to another's to be surely slower: over three rounds or more; in each of one or two long ones;
+in each of one or two short ones, where a machine's other work may stretch a clock."""
 
 
 def slower(ratios: Sequence[float], *, last: bool) -> bool:
     """Whether a lane is surely slower than another.
 
     Args:
-        ratios: its clock by the other one's, for each round.
+        ratios: its clock divided by the other's, for each round.
         last: no further round will be run, as they are long or many.
     """
     logs = [log(ratio) for ratio in ratios]
@@ -77,11 +75,11 @@ class Race:
     """Two to four lanes, from the start to the photo finish.
 
     Args:
-        dialogue: the chat, which lends its engine and its settings; it is left as it is.
-        prompt: what is answered, as shown.
-        messages: what the model is told, the prompt at the end.
-        entries: who takes part; the first is compared with.
-        heard: ids of races before: what is still said of them is for nobody else.
+        dialogue: the chat, which lends its engine and its settings, and stays unchanged.
+        prompt: the prompt, as shown.
+        messages: the messages for the model, the prompt last.
+        entries: the methods; the first one is the reference.
+        old_ids: ids of earlier races, whose late events are dropped.
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class Race:
         prompt: str,
         messages: list[dict[str, str]],
         entries: Sequence[RaceEntry],
-        heard: Collection[int] = (),
+        old_ids: Collection[int] = (),
     ) -> None:
         assert FEWEST <= len(entries) <= MOST, "a race has two to four lanes"
         self.dialogue = dialogue
@@ -99,54 +97,56 @@ class Race:
         self.racers = [self._racer(entry, f"race-{n}") for n, entry in enumerate(entries, 1)]
         self.paused = False
         self.pace = dialogue.pace
-        """Passes a second that each lane takes at most; 0 for full speed."""
+        """Most passes a second of each lane; 0 for full speed."""
         self.max_tokens = dialogue.options.max_tokens
         """Longest text of a lane; None for as many tokens as fit."""
         self.slowed = False
-        """Passes rested in between, for eyes. They take longer then, and not all alike: no speeds are told."""
+        """Whether passes were slowed down for viewing: unequally, so that no speeds are shown."""
         self.loading: Loading | None = None
-        """The engine loads the model again, after its end."""
+        """Progress of the engine's loading the model again after its end."""
         self.models = RaceModels(dialogue)
         self._rounds: list[list[Racer]] = []
-        """Rounds that are over: what each lane did."""
-        self._again: list[Racer] = []
-        """What each lane does in the round under way, where that is not the first. Nobody sees the texts: they are the same."""
+        """Lanes of each round that is over."""
+        self._repeats: list[Racer] = []
+        """Lanes of the current round if it is not the first. Their texts, the same again, are not shown."""
         self.tied: set[str] = set()
         """Lanes that may be as fast as the one ranked before them."""
-        self._own: set[int] = set(heard)
-        """Every id that a lane or a question ever had: what is still said of them is for nobody else."""
+        self._ids: set[int] = set(old_ids)
+        """Ids of all answers and MeasureGaps, whose late events nothing else must see."""
 
     @property
     def ids(self) -> set[int]:
-        """Every id that the race ever had."""
-        return self._own | self.models.ids
+        """Ids of all commands of the race."""
+        return self._ids | self.models.ids
 
     def _racer(self, entry: RaceEntry, lane: str) -> Racer:
         return Racer(lane, entry, Answer(entry.method, self.dialogue.effective_label(entry.method)))
 
-    # What the person does
+    # User actions
 
     def start(self) -> None:
         # New lanes, with empty caches and pools: a drafter that has seen the answer before would only repeat it.
-        self._first_round()
+        self._clear_rounds()
         for i, racer in enumerate(self.racers):
             self._close(racer)
             self.racers[i] = self._racer(racer.entry, racer.lane)
-        self.paused, self.slowed, self.loading = False, self.pace > 0, None
-        self.models.want([racer.entry for racer in self.racers])
+        self.paused = False
+        self.slowed = self.pace > 0
+        self.loading = None
+        self.models.load([racer.entry for racer in self.racers])
         for racer in self.racers:
             self._run(racer)
 
     def pause(self) -> None:
-        """Hold every lane, or let them go on."""
+        """Pause every lane, or continue them."""
         self.paused = not self.paused
         for racer in self.racers:
             if not racer.done:
                 self.dialogue.engine.send(Pause(racer.id, self.paused))
 
     def set_pace(self, passes: float) -> None:
-        """Let every lane take so many passes a second at most; 0 for full speed. Further rounds, of which nothing is seen, keep
-        theirs."""
+        """Set the most passes a second of each lane; 0 for full speed. Repeated rounds, which are not shown, run at full
+        speed."""
         self.pace = passes
         self.slowed = self.slowed or (passes > 0 and self.running)
         for racer in self.racers:
@@ -154,16 +154,16 @@ class Race:
                 self.dialogue.engine.send(Pace(racer.id, passes))
 
     def cancel(self) -> None:
-        """Stop every lane within a pass, and what is being loaded; what is there stays."""
-        self._first_round()
+        """Stop every lane within a pass, and loads; the texts so far stay."""
+        self._clear_rounds()
         self.models.cancel()
         for racer in self.racers:
             if not racer.done:
                 self.dialogue.engine.send(Cancel(racer.id))
 
     def close(self) -> None:
-        """Free the lanes and the models beside the chat's; what runs is cancelled."""
-        self._again = []
+        """Cancel what runs, and free the lanes and all models but the chat's."""
+        self._repeats = []
         for racer in self.racers:
             self._close(racer)
             if not racer.done:
@@ -173,33 +173,43 @@ class Race:
     def _run(self, racer: Racer) -> None:
         engine = self.dialogue.engine
         racer.id = engine.next_id()
-        self._own.add(racer.id)
+        self._ids.add(racer.id)
         request = self.dialogue.request() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
         request |= {"sampling": asdict(self.dialogue.race_sampling), "max_tokens": self.max_tokens}
-        if racer.entry.key:  # another model has words and a template of its own
+        if racer.entry.key:  # another model has another template
             request["think"] = word_for(self.models.info(racer.entry.key), self.dialogue.options.think)
             request.pop("template_vars", None)
-        lane, model, pace = racer.lane, racer.entry.key, 0.0 if self._again else self.pace
-        engine.send(Generate(racer.id, lane, messages=self.messages, pace=pace, model=model, **generate_fields(request)))
+        engine.send(
+            Generate(
+                racer.id,
+                racer.lane,
+                messages=self.messages,
+                pace=0.0 if self._repeats else self.pace,
+                model=racer.entry.key,
+                **generate_fields(request),
+            )
+        )
 
     def _close(self, racer: Racer) -> None:
         self.dialogue.engine.send(CloseLane(racer.lane))
 
     # Rounds
 
-    def _first_round(self) -> None:
-        """Forget the rounds there were."""
-        for racer in self._again:
+    def _clear_rounds(self) -> None:
+        for racer in self._repeats:
             if not racer.done:
                 self.dialogue.engine.send(Cancel(racer.id))
-        self._rounds, self._again, self.tied = [], [], set()
+        self._rounds = []
+        self._repeats = []
+        self.tied = set()
 
-    def _round_over(self) -> None:
-        """A lane has ended: if all have, race again as long as chance may have decided. Then each shows its median round."""
-        lanes = self._again or self.racers
+    def _end_round(self) -> None:
+        """Once all lanes have ended, run another round if chance may have decided the order; else show each lane's median
+        round."""
+        lanes = self._repeats or self.racers
         if not all(racer.done for racer in lanes) or self.slowed:
             return
-        self._again = []
+        self._repeats = []
         if self.served:
             self._measure()
             return
@@ -215,27 +225,28 @@ class Race:
         clocks = [[racers[lane].time(line, unit) for racers in self._rounds] for lane in range(len(self.racers))]
         medians = list(map(median_low, clocks))
         order = sorted((n for n, racer in enumerate(lanes) if not idle(racer.answer)), key=medians.__getitem__)
-        # The same method on the same model does the same work: only chance sets the clocks apart.
-        alike = {lane for ahead, lane in pairwise(order) if lanes[ahead].entry == lanes[lane].entry}
-        tied = alike | {
+        # The same method on the same model does the same work: its clocks differ by chance.
+        equal = {lane for ahead, lane in pairwise(order) if lanes[ahead].entry == lanes[lane].entry}
+        tied = equal | {
             lane
             for ahead, lane in pairwise(order)
             if not slower([one / other for one, other in zip(clocks[lane], clocks[ahead], strict=True)], last=last)
         }
         self.tied = {self.racers[lane].lane for lane in tied}
-        if tied > alike and not last:
-            self._again = [self._racer(racer.entry, racer.lane) for racer in self.racers]
-            for racer in self._again:
+        if tied > equal and not last:
+            self._repeats = [self._racer(racer.entry, racer.lane) for racer in self.racers]
+            for racer in self._repeats:
                 self._close(racer)
                 self._run(racer)
             return
         for lane, racer in enumerate(self.racers):
-            shown = self._rounds[clocks[lane].index(medians[lane])][lane]
-            racer.answer, racer.track = shown.answer, shown.track
+            median = self._rounds[clocks[lane].index(medians[lane])][lane]
+            racer.answer = median.answer
+            racer.track = median.track
         self._measure()
 
     def _measure(self) -> None:
-        """Remember how the lanes on the chat's model fared against its plain decoding."""
+        """Record the speedups of the lanes on the chat's model."""
         if self.racers[0].entry.key or self.racers[0].entry.method != PLAIN:
             return
         for racer in self.racers[1:]:
@@ -244,19 +255,19 @@ class Race:
 
     @property
     def round(self) -> int:
-        """The round under way, or the last one: from 1."""
-        return len(self._rounds) + bool(self._again) or 1
+        """Number of the current round, or of the last one, from 1."""
+        return len(self._rounds) + bool(self._repeats) or 1
 
-    # What can be seen
+    # Results
 
     @property
     def settling(self) -> bool:
-        """All lanes are done, and race again until the order is certain."""
-        return bool(self._again)
+        """Whether a further round is run until the order is certain."""
+        return bool(self._repeats)
 
     @property
     def served(self) -> list[Racer]:
-        """The lanes that servers write, which cannot be held."""
+        """The lanes on servers, which cannot be paused."""
         return [racer for racer in self.racers if self.models.info(racer.entry.key).get("server")]
 
     @property
@@ -266,15 +277,14 @@ class Race:
 
     @property
     def unit(self) -> Unit:
-        """What the lanes are compared in: tokens where they are the same for all, else characters."""
+        """Unit of the comparison: tokens if they are the same for all lanes, else characters."""
         guessed = any(racer.answer.figures.certainty == "unknown" for racer in self.racers)
-        alike = self.models.alike({racer.entry.key for racer in self.racers})
-        return "tokens" if alike and not guessed else "characters"
+        shared = self.models.share_tokens({racer.entry.key for racer in self.racers})
+        return "tokens" if shared and not guessed else "characters"
 
     @property
     def expected(self) -> int:
-        """How much a full bar stands for: the length of the longest answer that is through, else the limit, else the next power
-        of two."""
+        """Length of a full bar: that of the longest answer that is through, else the limit, else the next power of two."""
         unit = self.unit
         lengths = [racer.track.amount(unit) for racer in self.racers if racer.through]
         if lengths:
@@ -285,15 +295,15 @@ class Race:
 
     @property
     def model_names(self) -> list[str]:
-        """What each lane's model is called; empty for all where there is one."""
+        """Name of each lane's model; all empty if there is one."""
         return self.models.names([racer.entry for racer in self.racers])
 
     def reference(self, racer: Racer) -> Racer:
-        """The lane whose tokens a lane's are compared with: the first of its model, which may be itself."""
+        """Return the lane that a lane's tokens are compared with: the first of its model, which may be itself."""
         return next(other for other in self.racers if other.entry.key == racer.entry.key)
 
     def mark(self, racer: Racer) -> Mark:
-        """Say how a lane's tokens compare with those of the first lane of its model."""
+        """Compare a lane's tokens with those of the first lane of its model."""
         first = self.reference(racer)
         if racer is first:
             return "reference" if racer is self.racers[0] else "another model"
@@ -305,34 +315,34 @@ class Race:
 
     @property
     def finish_line(self) -> int:
-        """The length at which places are given: that of the shortest answer that is through; 0 while there is none."""
+        """Length at which places are given: that of the shortest answer that is through; 0 while there is none."""
         return finish_line(self.racers, self.unit)
 
     def speedup(self, racer: Racer) -> float:
-        """How many times sooner than the first lane a racer had written what both have, by their clocks. 0 where there is
-        nothing to compare yet, or the race was slowed."""
+        """Return a lane's speedup over the first one (see `clock.speedup`); 0 if there is none yet, or the race was slowed."""
         return 0.0 if self.slowed else speedup(self.racers[0], racer, self.unit, 0 if self.running else self.finish_line)
 
     def prompt_seconds(self, racer: Racer) -> float:
-        """The time of reading the prompt: one figure for the lanes of a model, which do the same work there. Each reads it into
-        a cache of its own; what the quickest of them took is what other programs disturbed least."""
-        own = racer.answer.figures.prefill_seconds
-        if racer.served or not own:
-            return own
+        """Return the prefill time: the shortest among the lanes of a model, which do the same work, as other programs disturbed
+        it least."""
+        seconds = racer.answer.figures.prefill_seconds
+        if racer.served or not seconds:
+            return seconds
         times = [other.answer.figures.prefill_seconds for other in self.racers if other.entry.key == racer.entry.key]
         return min(filter(None, times))
 
     def _at_line(self, racer: Racer) -> float:
-        """Its clock at the finish line; in slow motion its passes, which are the same at any pace. 0 if it never got there."""
+        """Return a lane's clock at the finish line, in slow motion its passes, which are the same at any pace; 0 if it never
+        got there."""
         return racer.answer.figures.steps if self.slowed else racer.time(self.finish_line, self.unit)
 
     def _arrival(self, racer: Racer) -> float | None:
-        """Its clock at the finish line; None where it is not through, wrote nothing, or drafted nothing: what decodes plainly
-        under another name is no faster or slower than plain decoding but by chance."""
+        """Return a lane's clock at the finish line; None if it is not through, wrote nothing, or drafted nothing: plain
+        decoding under another name differs from it by chance."""
         return self._at_line(racer) or None if racer.through and not idle(racer.answer) else None
 
     def ranking(self) -> list[Racer]:
-        """The lanes that are through, as they reached the finish line; then the others, by how far they got."""
+        """Return the lanes that are through in the order of their arrival, then the others, the furthest first."""
         order = {racer.lane: n for n, racer in enumerate(self.racers)}
         arrivals = {racer.lane: self._arrival(racer) for racer in self.racers}
 
@@ -345,8 +355,8 @@ class Race:
         return sorted(self.racers, key=rank)
 
     def place(self, racer: Racer) -> int | None:
-        """1 for the first over the finish line, and for all that may be as fast; None where it is not through, or others may
-        still come before."""
+        """Return 1 for the first over the finish line and for all that may be as fast; None if the lane is not through, or
+        others may still come before it."""
         arrival = self._arrival(racer)
         if arrival is None or self.settling:
             return None
@@ -357,75 +367,75 @@ class Race:
         for other in self.racers:
             if idle(other.answer):
                 continue
-            # One that still writes may have been there already, whenever it will be done.
-            there = self._at_line(other) if other.through or not (other.done or self.slowed) else 0.0
-            if there:
-                place += there < arrival
+            # A lane that still writes may have passed the line already.
+            at_line = self._at_line(other) if other.through or not (other.done or self.slowed) else 0.0
+            if at_line:
+                place += at_line < arrival
             elif not other.done and (other.answer.figures.steps if self.slowed else other.seconds) < arrival:
                 return None
         return place
 
     def record(self) -> RaceRecord:
-        """The race as plain data. Its answers are those of the lanes, not copies."""
+        """Return the race as plain data. Its answers are those of the lanes, not copies."""
         from ... import __version__
 
         dialogue = self.dialogue
-        own = [name if racer.entry.key else "" for racer, name in zip(self.racers, self.model_names, strict=True)]
+        lanes = [
+            RaceLane(
+                racer.entry.method,
+                settings=dict(racer.entry.settings),
+                answer=racer.answer,
+                model=name if racer.entry.key else "",
+                mark=self.mark(racer),
+                position=racer.position,
+                gap=racer.gap,
+                info=public(self.models.info(racer.entry.key)) if racer.entry.key else {},
+            )
+            for racer, name in zip(self.racers, self.model_names, strict=True)
+        ]
         return RaceRecord(
             self.prompt,
             dialogue.model,
-            [
-                RaceLane(
-                    racer.entry.method,
-                    dict(racer.entry.settings),
-                    racer.answer,
-                    model,
-                    self.mark(racer),
-                    racer.position,
-                    racer.gap,
-                    public(self.models.info(racer.entry.key)) if racer.entry.key else {},
-                )
-                for racer, model in zip(self.racers, own, strict=True)
-            ],
-            {} if dialogue.race_sampling.greedy else asdict(dialogue.race_sampling),
-            public(dialogue.info),
-            datetime.now().astimezone().isoformat(timespec="seconds"),
-            __version__,
-            dialogue.pieces,
-            self.unit,
-            self.slowed,
-            tuple(i for i, racer in enumerate(self.racers) if racer.lane in self.tied),
+            lanes,
+            sampling={} if dialogue.race_sampling.greedy else asdict(dialogue.race_sampling),
+            info=public(dialogue.info),
+            saved=datetime.now().astimezone().isoformat(timespec="seconds"),
+            version=__version__,
+            pieces=dialogue.pieces,
+            unit=self.unit,
+            slowed=self.slowed,
+            tied=tuple(i for i, racer in enumerate(self.racers) if racer.lane in self.tied),
         )
 
-    # What the engine says
+    # Engine events
 
     def handle(self, event: Event) -> bool:
-        """Take in an event; False if it is not about the race."""
+        """Process an event; False if it is not about the race."""
         match event:
             case Failed(cause="died") if self.ids & {event.id, *event.other_ids}:
                 self._died(event)
             case Loading() | LoadedSecondary() | Failed() | PieceTable() if event.id in self.models.ids:
                 self.loading = None
-                self._guest(self.models.handle(event))
+                if (guest := self.models.handle(event)) is not None:
+                    self._update_lanes(guest)
             case LoadedSecondary():
-                pass  # of a race before
-            case Loading() if event.id in self._own:
+                pass  # of an earlier race
+            case Loading() if event.id in self._ids:
                 pass
             case Loading() if self.running and self.dialogue.info:
                 self.loading = event
-            case GapMeasured() | Failed(ended=False) if event.id in self._own:
+            case GapMeasured() | Failed(ended=False) if event.id in self._ids:
                 self._judged(event)
-            case Started() | Prefilling() | Steps() | Paused() | Finished() | Failed() if event.id in self._own:
-                for racer in [each for each in (*self.racers, *self._again) if each.id == event.id and not each.done]:
-                    self._progress(racer, event)
+            case Started() | Prefilling() | Steps() | Paused() | Finished() | Failed() if event.id in self._ids:
+                for racer in (*self.racers, *self._repeats):
+                    if racer.id == event.id and not racer.done:
+                        self._progress(racer, event)
             case _:
                 return False
         return True
 
-    def _guest(self, guest: RaceGuest | None) -> None:
-        """A model was loaded, or cannot be: then its lanes are told so, and the others run."""
-        if guest is None:
-            return
+    def _update_lanes(self, guest: RaceGuest) -> None:
+        """Give a loaded model's token texts to its lanes, or end them if it failed."""
         for racer in [racer for racer in self.racers if racer.entry.key == guest.key]:
             racer.answer.pieces = guest.pieces
             if guest.state in ("failed", "cancelled") and not racer.done:
@@ -440,7 +450,7 @@ class Race:
             racer.answer.pieces = self.models.pieces(racer.entry.key)
         self._compare()
         if racer.done:
-            self._round_over()
+            self._end_round()
 
     def _compare(self) -> None:
         for racer in self.racers:
@@ -450,7 +460,7 @@ class Race:
             at = racer.position
             if at is not None and at < min(len(racer.tokens), len(first.tokens)):
                 racer.judging = self.dialogue.engine.next_id()
-                self._own.add(racer.judging)
+                self._ids.add(racer.judging)
                 self.dialogue.engine.send(MeasureGap(racer.judging, racer.lane, at, first.tokens[at]))
 
     def _judged(self, event: GapMeasured | Failed) -> None:
@@ -464,6 +474,6 @@ class Race:
             racer.judging = 0
             if not racer.done:
                 racer.take(event)
-        self._again = []
+        self._repeats = []
         self.models.forget()
         self.loading = None

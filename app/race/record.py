@@ -1,4 +1,4 @@
-"""What is kept of a race: the lanes' answers step by step, their clocks, and how alike they are. For exports."""
+"""The record of a race for exports: the lanes' answers step by step, their clocks, and how their texts compare."""
 
 from __future__ import annotations
 
@@ -20,35 +20,34 @@ class RaceLane:
     method: str
     settings: dict[str, Any]
     answer: Answer
-    """What it wrote, step by step; it has the label, the figures and the finish reason."""
+    """The answer step by step, with its label, its figures and its finish reason."""
     model: str = ""
-    """Its model, where that is another than the race's."""
+    """Name of its model if it is not the race's."""
     mark: Mark = "unknown"
     position: int | None = None
-    """The first token that differs from the first lane's; None where none does."""
+    """Index of the first token that differs from the first lane's; None if none does."""
     gap: float | None = None
-    """How far the two tokens there are apart (logits; with a temperature noisy scores); None where nobody judged."""
+    """Gap between the two tokens there (logits; with a temperature noisy scores); None if not measured."""
     info: dict[str, Any] = field(default_factory=dict)
-    """What the engine tells of its model, where that is its own."""
+    """The engine's description of its model if it is not the race's."""
 
     @property
     def name(self) -> str:
-        """What the lane is called: its method with its settings, and its model where that is its own."""
-        given = " ".join(f"{key}={value}" for key, value in self.settings.items())
-        return " ".join(part for part in (self.method, given, self.model and f"on {self.model}") if part)
+        """Its method with its settings, and its model if it is not the race's."""
+        settings = " ".join(f"{key}={value}" for key, value in self.settings.items())
+        return " ".join(part for part in (self.method, settings, self.model and f"on {self.model}") if part)
 
     @property
     def track(self) -> LaneTrack:
-        """How far it was when."""
         return LaneTrack.of(self.answer)
 
     @property
     def seconds(self) -> float:
-        """Seconds of its own decoding; turns of other lanes left out."""
+        """Seconds of decoding without other lanes' turns."""
         return self.answer.figures.decode_seconds
 
     def clock(self) -> list[float]:
-        """The lane's own clock at the end of each run, in seconds [runs]."""
+        """Return the lane's clock at the end of each run, in seconds [runs]."""
         return self.track.clock(self.answer.figures)
 
 
@@ -62,45 +61,45 @@ class RaceRecord:
     sampling: dict[str, Any] = field(default_factory=dict)
     """The fields of `backends.base.Sampling`; empty for greedy."""
     info: dict[str, Any] = field(default_factory=dict)
-    """What the engine tells of the model."""
+    """The engine's description of the model."""
     saved: str = ""
-    """When: local time with its offset, ISO 8601."""
+    """Local time of the record with its offset, ISO 8601."""
     version: str = ""
     """Version of specchat that wrote it."""
     pieces: Pieces = field(default_factory=Pieces)
-    """Token texts for answers that have none of their own."""
+    """Default token texts for answers without any."""
     unit: Unit = "tokens"
-    """What the lanes are compared in."""
+    """Unit of the comparison."""
     slowed: bool = False
-    """It ran in slow motion, where clocks tell nothing of speed."""
+    """Whether it ran in slow motion, where clocks are no measure of speed."""
     tied: tuple[int, ...] = ()
-    """Lanes, by number from 0, that may be as fast as the one ranked before them."""
+    """Indices of the lanes that may be as fast as the one ranked before them."""
 
     @property
     def several(self) -> bool:
-        """Whether lanes have models of their own."""
+        """Whether lanes differ in their models."""
         return any(lane.model for lane in self.lanes)
 
     @property
     def model_names(self) -> list[str]:
-        """What each lane's model is called; empty for all where there is one."""
+        """Name of each lane's model; all empty if there is one."""
         if not self.several:
             return [""] * len(self.lanes)
-        own, runtime = short_name(str(self.info.get("name") or self.model)), one_line(str(self.info.get("backend", "")))
-        if runtime and any(lane.model.startswith(f"{own} · ") for lane in self.lanes):
-            own = f"{own} · {runtime}"
-        return [lane.model or own for lane in self.lanes]
+        main = short_name(str(self.info.get("name") or self.model))
+        runtime = one_line(str(self.info.get("backend", "")))
+        if runtime and any(lane.model.startswith(f"{main} · ") for lane in self.lanes):
+            main = f"{main} · {runtime}"
+        return [lane.model or main for lane in self.lanes]
 
     @property
     def finish_line(self) -> int:
-        """The length at which the lanes are compared: that of the shortest answer that is through; 0 where none is."""
+        """Length at which the lanes are compared: that of the shortest answer that is through; 0 if none is."""
         return finish_line(self.lanes, self.unit)
 
     def speedup(self, lane: RaceLane) -> float:
-        """How many times sooner than the first lane a lane had written what both have, by their clocks. 0 where nothing can be
-        compared."""
+        """Return a lane's speedup over the first one (see `clock.speedup`); 0 if there is nothing to compare."""
         return 0.0 if self.slowed else speedup(self.lanes[0], lane, self.unit, self.finish_line)
 
     def speed(self, lane: RaceLane) -> float:
-        """What a lane wrote, per second of its own clock; 0 where speeds are not told."""
+        """Return the amount that a lane wrote per second of its clock; 0 if the race was slowed."""
         return lane.track.amount(self.unit) / lane.seconds if lane.seconds > 0 and not self.slowed else 0.0

@@ -136,7 +136,7 @@ class KeptRun:
         if recorder is None:
             return []
         recorder.close(self, CLOSE_SECONDS)
-        return [sentence for sentence, _ in recorder.sentences()]
+        return [sentence for sentence, _ in recorder.take_sentences()]
 
 
 def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tuple[Transcript, Settings, list[str]]:
@@ -149,14 +149,14 @@ def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tupl
         UserError: there is no such chat, there are several, or the history cannot be read.
     """
     from ...history.chats import reading
-    from ...history.resume import continued, one_chat, remarks
+    from ...history.resume import one_chat, resume_notices, resume_settings
 
     with reading() as chats:
         if chat is not None and not chat.strip():
             raise UserError("--resume takes a chat's number or title: `specchat chats list` shows them.")
         found = chats.open((chats.latest() if chat is None else one_chat(chats, chat)).id)
-    settings = continued(settings, found, dict.fromkeys(given))
-    return found.transcript, settings, remarks(found, settings.model)
+    settings = resume_settings(settings, found, dict.fromkeys(given))
+    return found.transcript, settings, resume_notices(found, settings.model)
 
 
 class AnswerOutput:

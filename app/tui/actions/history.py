@@ -8,7 +8,7 @@ from ....errors import NotPossible, UserError
 from ...chat.about import LOADED_WITH
 from ...chat.entries import Answer, Prompt
 from ...chat.transcript import Transcript
-from ...history.resume import continued, own_model, welcome
+from ...history.resume import chat_model, resume_settings, welcome
 from ...settings import actions
 from ...settings.fields import Settings
 from ...text.cells import folded
@@ -51,7 +51,7 @@ class ChatHistory:
         from ....engine.messages import Remembered
 
         if isinstance(event, Remembered) and self._remembering is not None:
-            self._remembering.told(event.keys)
+            self._remembering.set_indexed(event.keys)
 
     def _remember(self) -> None:
         dialogue = self.host.dialogue
@@ -71,8 +71,8 @@ class ChatHistory:
             dialogue.past, dialogue.heard = str(past_folder()), self.heard
         if self._loaded is not dialogue.info:
             self._loaded = dialogue.info
-            self._remembering.opened()
-        self._remembering.idle(dialogue.phase == "ready")
+            self._remembering.model_loaded()
+        self._remembering.tick(dialogue.phase == "ready")
 
     def _begin(self) -> None:
         if self.keep and self.recorder is None:
@@ -87,14 +87,14 @@ class ChatHistory:
         if self.recorder is None:
             return []
         self.recorder.close(None if self._set_aside else self.host.dialogue)
-        return [sentence for sentence, wrong in self.recorder.sentences() if wrong]
+        return [sentence for sentence, wrong in self.recorder.take_sentences() if wrong]
 
     def note(self) -> None:
         """Take note of what changed. Costs nothing where nothing did, and never waits."""
         if self.recorder is None or self._set_aside:
             return
         self.recorder.note(self.host.dialogue)
-        for sentence, wrong in self.recorder.sentences():
+        for sentence, wrong in self.recorder.take_sentences():
             if wrong:
                 self.host.dialogue.notice(sentence, "warning")
                 self.host.changed()
@@ -137,19 +137,19 @@ class ChatHistory:
             return
         finder = self.host.view.finder
         if opened.id == self.current:
-            if opened.found is not None:
-                finder.find(opened.found[1])
+            if opened.match is not None:
+                finder.find(opened.match[1])
             return
 
-        if opened.found is not None:
-            entry, text = opened.found
+        if opened.match is not None:
+            entry, text = opened.match
             if isinstance(entry, Answer) and folded(text) not in folded(entry.text):
                 entry.opened = True  # it was found in the thought
         self.host.show_chat(opened.transcript)
         go_on(self.host, opened)
         self.host.changed()
-        if opened.found is not None:
-            finder.show(*opened.found)
+        if opened.match is not None:
+            finder.show(*opened.match)
         self.host.tell(welcome(opened, "" if self.host.dialogue.info else self.host.dialogue.model))
 
     @runs(actions.RENAME)
@@ -191,13 +191,13 @@ def go_on(host: Host, opened: OpenedChat) -> None:
     """Put a chat's method and settings in force, and load its model if another one is loaded. Where that cannot be loaded, the
     one that is loaded stays, and a notice says why."""
     dialogue, system = host.dialogue, opened.transcript.system
-    settings = continued(host.live.settings, opened)
+    settings = resume_settings(host.live.settings, opened)
     host.live.resume(settings)
     dialogue.transcript.system = system  # its own, whatever a model's defaults say
     dialogue.settings = {name: dict(table) for name, table in settings.methods.items()}
     if settings.method is None or settings.method in dialogue.methods:
         dialogue.switch(settings.method)
-    model, options = own_model(opened)
+    model, options = chat_model(opened)
     if model and model != dialogue.model:
         dialogue.load_model(model, **{name: options.get(name) or getattr(Settings(), name) for name in LOADED_WITH})
         host.stir()

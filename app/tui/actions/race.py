@@ -14,7 +14,7 @@ from ...chat.choosing import PLAIN
 from ...race.entry import RaceEntry, split_model
 from ...race.kept import KeptRace
 from ...race.race import FEWEST, MOST, Race
-from ...race.subject import last_message, suggested, talk, warning
+from ...race.subject import describe_last_message, race_prompt, suggest_methods, warning
 from ...settings import actions
 from ..host import Host
 from .export import Exports
@@ -67,7 +67,7 @@ class Races:
             self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
         source = " ".join(filter(None, (source, warning(dialogue))))
-        first, keymap = suggested(dialogue), self.host.live.keymap
+        first, keymap = suggest_methods(dialogue), self.host.live.keymap
         drafters = [name for name, method in dialogue.methods.items() if method.group in ("draft model", "trained")]
         items = [item for item in method_items(dialogue) if not (item.reason and item.id in drafters)]  # they are not loaded
         self.host.ask(RaceSetup(items, first, text, source, self.ask_model, keymap), chosen)
@@ -81,12 +81,12 @@ class Races:
             note: what is said of those.
             then: called with the answer, None if there is none.
         """
-        from ...race.choices import look, own_choice
+        from ...race.choices import chat_model_choice, find_choices
         from ..race.model import RaceModel
 
         dialogue = self.host.dialogue
-        others = partial(look, dialogue, self._models.library, self.host.live.settings.model_folders)
-        self.host.push_screen(RaceModel(title, taken, note, own_choice(dialogue), others, self.host.live.keymap), then)
+        others = partial(find_choices, dialogue, self._models.library, self.host.live.settings.model_folders)
+        self.host.push_screen(RaceModel(title, taken, note, chat_model_choice(dialogue), others, self.host.live.keymap), then)
 
     @runs(actions.RACE)
     def command(self, *arguments: str) -> None:
@@ -138,7 +138,7 @@ class Races:
         dialogue = self.host.dialogue
         if entry.key and entry.method not in dialogue.unavailable:
             return RaceEntry(entry.method, entry.settings)
-        rival = next((name for name in suggested(dialogue) if name != entry.method or entry.key), None)
+        rival = next((name for name in suggest_methods(dialogue) if name != entry.method or entry.key), None)
         if rival is None:
             raise UserError("This model has only one method. Add another model to race against, as in greedy@MODEL.")
         return self.entry(rival)
@@ -158,14 +158,14 @@ class Races:
         dialogue = self.host.dialogue
         draft = self.host.box.text
         if prompt:
-            found, source = talk(dialogue, prompt), ""
+            found, source = race_prompt(dialogue, prompt), ""
         elif draft.strip() and not is_command(draft):
-            found, source = talk(dialogue, draft), "Your message, which stays in the input box."
+            found, source = race_prompt(dialogue, draft), "Your message, which stays in the input box."
         else:
-            found, source = talk(dialogue, None), last_message(dialogue)
+            found, source = race_prompt(dialogue, None), describe_last_message(dialogue)
         if found is None:
             source = "An example. Type your own prompt, then press F5."
-            found = talk(dialogue, starters_for(dialogue.completes, builtin=dialogue.model == BUILTIN)[0].prompt)
+            found = race_prompt(dialogue, starters_for(dialogue.completes, builtin=dialogue.model == BUILTIN)[0].prompt)
         assert found is not None, "a prompt was given"
         return found[0], found[1], source
 

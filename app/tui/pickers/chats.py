@@ -14,7 +14,7 @@ from textual.content import Content
 
 from ....errors import UserError, counted
 from ...chat.dialogue import Dialogue
-from ...history import told
+from ...history import take_notices
 from ...history.chats import ChatHit, ChatRow, Chats, OpenedChat
 from ...history.past import forget_deleted
 from ...history.store import Store, trouble
@@ -74,8 +74,8 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         except UserError as error:
             self.say(str(error), wrong=True)
             return
-        if remarks := told():
-            self.say(" ".join(remarks), wrong=True)
+        if notices := take_notices():
+            self.say(" ".join(notices), wrong=True)
         if self.box.value:  # typed before the database was open, too
             self.search(self.box.value)
         self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or []

@@ -14,7 +14,7 @@ from ....errors import counted
 from ...chat.entries import Answer
 from ...chat.methods import get_method
 from ...race.race import FEWEST, Race
-from ...race.subject import drafts, suggested, talk
+from ...race.subject import drafts, race_prompt, suggest_methods
 from ...render.verdict import against
 from ...settings.keymap import shown_keys
 from ..actions.history import ChatHistory
@@ -133,7 +133,7 @@ class Tour:
     async def _one_by_one(self) -> None:
         dialogue = self.dialogue
         self._before = self._chosen()
-        self._switch(suggested(dialogue)[0])
+        self._switch(suggest_methods(dialogue)[0])
         self._set_pace(1 / PLAIN_BEAT)
         dialogue.submit(BEGINNING if dialogue.completes else PROMPT)
         self._answer = dialogue.answer
@@ -146,7 +146,7 @@ class Tour:
     def _fast(self) -> str:
         """The method to switch to; empty if the model has none that drafts."""
         dialogue = self.dialogue
-        known = (name for name in (*GUESSES, *suggested(dialogue)) if name in dialogue.methods)
+        known = (name for name in (*GUESSES, *suggest_methods(dialogue)) if name in dialogue.methods)
         return next((name for name in known if name not in dialogue.unavailable and drafts(dialogue, name)), "")
 
     async def _in_runs(self, fast: str) -> None:
@@ -164,7 +164,7 @@ class Tour:
 
     async def _race(self) -> None:
         dialogue, races = self.dialogue, self._races
-        names, subject = suggested(dialogue), talk(dialogue, None)
+        names, subject = suggest_methods(dialogue), race_prompt(dialogue, None)
         if len(names) < FEWEST or subject is None or self._answer is None:
             return
         rate = len(self._answer.log.tokens) / RACE_SECONDS

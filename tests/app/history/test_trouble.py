@@ -18,7 +18,7 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.history import recorder as recorder_module
-from specchat.app.history import told as remarks
+from specchat.app.history import take_notices
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.schema import VERSION
@@ -31,7 +31,7 @@ Say = Callable[..., None]
 
 
 def told(recorder: Recorder) -> str:
-    return " ".join(sentence for sentence, _ in recorder.sentences())
+    return " ".join(sentence for sentence, _ in recorder.take_sentences())
 
 
 def names(file: Path, part: str) -> list[str]:
@@ -61,7 +61,9 @@ def test_a_database_of_an_older_specchat_is_put_aside(file: Path) -> None:
     with Store(file) as store:
         assert Chats(store).newest() == []
     (aside,) = names(file, "aside")
-    assert re.search(f"older specchat wrote it[.] It was moved to .*{aside}, and an empty one was started", " ".join(remarks()))
+    assert re.search(
+        f"older specchat wrote it[.] It was moved to .*{aside}, and an empty one was started", " ".join(take_notices())
+    )
     assert (file.parent / aside).read_bytes() == before
 
 
@@ -112,7 +114,7 @@ def test_a_full_disk_is_told_once_and_made_up_for(
     while tries <= 3 and time.monotonic() < deadline:
         assert not recorder.settle(0.1)
     assert tries > 3
-    sentences = recorder.sentences()
+    sentences = recorder.take_sentences()
     assert len(sentences) == 1
     assert re.search("not being saved[.] The disk with .* is full[.] Free some space", sentences[0][0])
     full = False

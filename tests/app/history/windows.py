@@ -9,7 +9,7 @@ from typing import Any
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Prompt
 from specchat.app.chat.methods import Method
-from specchat.app.history import told
+from specchat.app.history import take_notices
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
@@ -76,7 +76,7 @@ class Window:
         out = {}
         listed = self.chats()
         with Store(self.file, reading=True) as store:
-            assert told() == []
+            assert take_notices() == []
             assert store.db.execute("PRAGMA quick_check").fetchone() == ("ok",)
             for id, (title, deleted) in listed.items():
                 transcript = Chats(store).open(id).transcript
@@ -91,7 +91,7 @@ class Window:
     def _settle(self) -> None:
         self.recorder.note(self.dialogue)
         assert self.recorder.settle(60)
-        assert self.recorder.sentences() == []
+        assert self.recorder.take_sentences() == []
 
 
 def run(pipe: Connection, file: Path) -> None:
