@@ -1,1 +1,1 @@
-"""What is said on the screen, as rows of text."""
+"""The screen's pages and transcript as rows of text."""

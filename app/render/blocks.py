@@ -1,4 +1,4 @@
-"""The transcript's entries as rows: how many there are, and what each says. No styles and no screen: those are the view's."""
+"""The transcript's entries as rows of text, without styles: those are the view's."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 RowKind = Literal["blank", "prompt", "thought", "answer", "markdown", "figures", "variants", "information", "warning", "error"]
 
 TAIL = 8
-"""Lines of a thought that are in view while it is written, if it will be folded."""
+"""Lines of a thought that are shown while it is written, if it will be folded."""
 
 MARK = -1
-"""Owner of a flow's segment that is no run: the mark where the method changed."""
+"""Owner of a flow's segment that is no run: the mark of a method change."""
 
 
 class Piece(NamedTuple):
@@ -44,22 +44,22 @@ class TextRow(NamedTuple):
     kind: RowKind
     pieces: tuple[Piece, ...] = ()
     first: bool = False
-    """First row of its entry (bears the glyph in the margin)."""
+    """Whether it is the first row of its entry, with the glyph in the margin."""
     last: bool = False
-    """Last row of text of an answer that is being written (bears the cursor)."""
+    """Whether it is the last row of an answer that is being written, with the cursor."""
     continued: bool = False
-    """Goes on in the next row without a line break in the text."""
+    """Whether the next row continues its line."""
     segments: tuple[Segment, ...] = ()
     """A row of Markdown, with its styles."""
     badge: str = ""
-    """At the end of a prompt's row: which of its variants this is."""
+    """Number of a prompt's variant, at the end of the row."""
     styles: tuple[str, ...] = ()
-    """The style of each piece of a row of kind `figures` or `thought` (a name of `verdict`) or `variants` (one of
+    """Style of each piece in a row of kind `figures` or `thought` (a name of `verdict`) or `variants` (one of
     `compare.StyledPart`)."""
     thought: bool = False
-    """The text of an answer's row is thought."""
+    """Whether the row of an answer is thought."""
     sign: str = ""
-    """The sign on the row above a thought that says whether it is folded."""
+    """Sign of a thought's title: ▸ folded, ▾ open."""
 
     @property
     def text(self) -> str:
@@ -67,10 +67,10 @@ class TextRow(NamedTuple):
 
 
 class Section:
-    """A thought or the answer behind it, wrapped.
+    """A thought or the answer after it, wrapped.
 
     Args:
-        run: the first run that it has text of.
+        run: the first run with text in it.
     """
 
     def __init__(self, thought: bool, cells: int, run: int = 0) -> None:
@@ -78,23 +78,23 @@ class Section:
         self.flow = Flow(cells)
         self.run = run
         self.spent = Share()
-        """What a thought came to."""
+        """Share of a thought."""
         self.top = 0
-        """The first of the part's rows, counted in the block."""
+        """Index of its first row in the block."""
         self.titled = False
-        """Whether its first row says what a thought came to."""
-        self.shown = range(0)
-        """Which of the part's lines are shown: a folded thought shows none, one being written the last few."""
-        self.parted = False
+        """Whether its first row is a thought's title."""
+        self.visible = range(0)
+        """Lines on the screen: none of a folded thought, the last few of one being written."""
+        self.blank_after = False
         """Whether a blank row follows."""
 
     @property
     def height(self) -> int:
-        return self.titled + len(self.shown) + self.parted
+        return self.titled + len(self.visible) + self.blank_after
 
     @property
     def lines(self) -> int:
-        """How many lines it has; blank ones at the end of a thought are none."""
+        """Number of its lines, without blank ones at the end of a thought."""
         count = len(self.flow.lines)
         while self.thought and count and self.flow.lines[count - 1].text.isspace():
             count -= 1
@@ -105,10 +105,10 @@ class EntryBlock:
     """An entry of the chat, wrapped to rows.
 
     Args:
-        entry: what it shows; an answer may grow.
-        badge: of a prompt, which of its variants this is; empty where there is no other.
-        answers: of an answer, all that there are to the same message, where there are several.
-        thoughts: how the thoughts of an answer are shown that the reader has neither opened nor folded.
+        entry: the entry; an answer may grow.
+        badge: number of a prompt's variant; empty if it is the only one.
+        answers: all answers to the same message, if there are several.
+        thoughts: display of thoughts that the reader has neither opened nor folded.
     """
 
     def __init__(
@@ -121,22 +121,23 @@ class EntryBlock:
     ) -> None:
         self.entry = entry
         self.cells = cells
-        self.badge, self._answers = badge, answers
+        self.badge = badge
+        self._answers = answers
         self.thoughts = thoughts
         self._table: list[list[StyledPart]] = []
         self.sections = [Section(False, cells)]
-        """A prompt or a notice has one; an answer one more for each thought."""
+        """Sections: one of a prompt or a notice; an answer has one more for each thought."""
         self.closed = False
-        """Its rows will not change any more."""
-        self._runs = 0  # runs taken in
+        """Whether its rows are final."""
+        self._runs = 0  # number of runs in the sections
         self._method = ""
         self._pending = Share()  # of a thought that has no text yet
         self._verdict: list[StyledLine] = []
-        self._ticks = 0  # changes so far
-        self._layout = 0  # of those, such that rows show other lines
+        self._ticks = 0  # number of changes
+        self._layout = 0  # number of changes after which rows show other lines
         self._rendered: list[list[Segment]] | None = None
-        self.worn: Mapping[str, str] = {}
-        """The colours that they are in."""
+        self.colours: Mapping[str, str] = {}
+        """Theme colours of the rendered Markdown."""
         if not isinstance(entry, Answer):
             self.flow.append(sanitise(folded(entry.display_text).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
@@ -146,7 +147,7 @@ class EntryBlock:
 
     @property
     def rendered(self) -> list[list[Segment]] | None:
-        """Rows of Markdown, shown in place of the runs of a finished answer; None shows the runs."""
+        """Rows of Markdown in place of the runs of a finished answer; None shows the runs."""
         return self._rendered
 
     @rendered.setter
@@ -159,12 +160,12 @@ class EntryBlock:
 
     @property
     def flow(self) -> Flow:
-        """What grows."""
+        """The flow of the last section, which may grow."""
         return self.sections[-1].flow
 
     @property
     def height(self) -> int:
-        """Rows, with the blank one below."""
+        """Number of rows, with the blank one below."""
         match self.entry:
             case Answer() as answer:
                 text = self.text_rows
@@ -174,7 +175,7 @@ class EntryBlock:
                 return len(self.flow.lines) + self._badge_row + 1
 
     def update(self) -> int | None:
-        """Take in what the entry gained; the first row that changed, None if none did."""
+        """Append the answer's new runs; returns the first row that changed, None if none did."""
         if self.closed or not isinstance(self.entry, Answer):
             return None
         answer, section = self.entry, self.sections[-1]
@@ -188,7 +189,7 @@ class EntryBlock:
         if held:
             self._section(answer.thinking, max(0, self._runs - 1))
         self.flow.lend((held, self._runs - 1))
-        wrapped = [each.flow.wrap() for each in self.sections[start:]]
+        wrapped = [changed.flow.wrap() for changed in self.sections[start:]]
         grown = grown or wrapped[0] < before or len(wrapped) > 1
         if answer.done:
             self._verdict = verdict_lines(answer, self.cells)
@@ -211,7 +212,7 @@ class EntryBlock:
                 gap = "" if text[:1].isspace() else "\u00a0"
                 self._section(thought, index).flow.append(f"◆{run.method}{gap}", MARK)
             section = self._section(thought, index, blank=text.isspace())
-            # Line breaks between a thought and the answer are no rows.
+            # Line breaks between a thought and the answer get no rows.
             if len(self.sections) > 1 or thought:
                 text = text if section.flow.owners else text.lstrip("\n")
             if text and section.thought == thought:
@@ -221,14 +222,14 @@ class EntryBlock:
         self._method = run.method
         if run.thought_tokens:
             spent = thought_share(run)
-            found = next((each for each in reversed(self.sections) if each.thought), None)
-            if found is None or (run.thinking and not self.sections[-1].thought):
+            thoughts = [section for section in self.sections if section.thought]
+            if not thoughts or (run.thinking and not self.sections[-1].thought):
                 self._pending = self._pending.plus(spent)
             else:
-                found.spent = found.spent.plus(spent)
+                thoughts[-1].spent = thoughts[-1].spent.plus(spent)
 
     def _section(self, thought: bool, run: int, *, blank: bool = False) -> Section:
-        """The last section if it is of this part, else a new one, which nothing but blanks does not begin."""
+        """Return the last section if it is of this kind, else a new one, which blanks alone do not begin."""
         last = self.sections[-1]
         if last.thought == thought or blank:
             return last
@@ -237,10 +238,11 @@ class EntryBlock:
             self.sections.clear()
         self.sections.append(Section(thought, self.cells, run))
         if thought:
-            self.sections[-1].spent, self._pending = self._pending, Share()
+            self.sections[-1].spent = self._pending
+            self._pending = Share()
         return self.sections[-1]
 
-    # What is shown of thoughts
+    # Thoughts
 
     @property
     def has_thoughts(self) -> bool:
@@ -254,20 +256,20 @@ class EntryBlock:
 
     @property
     def opened(self) -> bool:
-        """Whether all of its thoughts can be seen."""
-        return all(len(section.shown) == section.lines for section in self.sections if section.thought)
+        """Whether all of its thoughts are visible."""
+        return all(len(section.visible) == section.lines for section in self.sections if section.thought)
 
-    def hides(self, run: int) -> bool:
-        """Whether a run cannot be seen because it is thought."""
+    def hides(self, index: int) -> bool:
+        """Whether run number `index` is invisible because it is thought."""
         assert isinstance(self.entry, Answer)
-        made = self.entry.runs[run]
-        if not made.spans or any(not thought and not late for thought, late, _ in made.pieces()):
+        run = self.entry.runs[index]
+        if not run.spans or any(not thought and not late for thought, late, _ in run.pieces()):
             return False
-        at = bisect_right(self.sections, run, key=lambda section: section.run) - 1
+        at = bisect_right(self.sections, index, key=lambda section: section.run) - 1
         section = self.sections[max(0, at)]
         if not section.thought:
             return False
-        return not section.shown or run < section.flow.owners[section.flow.lines[section.shown.start].segment]
+        return not section.visible or index < section.flow.owners[section.flow.lines[section.visible.start].segment]
 
     def _writes(self, section: Section) -> bool:
         return not self.closed and section is self.sections[-1]
@@ -275,47 +277,53 @@ class EntryBlock:
     def _lay_out(self) -> None:
         answer = self.entry
         assert isinstance(answer, Answer)
-        before, top = [(section.titled, section.shown.start) for section in self.sections], 0
+        before = [(section.titled, section.visible.start) for section in self.sections]
+        top = 0
         for section in self.sections:
-            section.top, writing, count = top, self._writes(section), section.lines
-            section.titled, section.shown = section.thought, range(count)
+            count = section.lines
+            last = section is self.sections[-1]
+            section.top = top
+            section.titled = section.thought
+            section.visible = range(count)
             if section.thought and not (self.thoughts == "open" if answer.opened is None else answer.opened):
-                tail = writing and self.thoughts == "folded" and answer.opened is None
-                section.shown = range(max(0, count - TAIL), count) if tail else range(0)
-                unfinished = section is self.sections[-1]
-                section.titled = self.thoughts != "hidden" or answer.opened is not None or unfinished
+                tail = self._writes(section) and self.thoughts == "folded" and answer.opened is None
+                section.visible = range(max(0, count - TAIL), count) if tail else range(0)
+                section.titled = self.thoughts != "hidden" or answer.opened is not None or last
             elif not section.thought and self.rendered is not None:
-                section.shown = range(0)
-            section.parted = section.thought and bool(section.shown) and section is not self.sections[-1]
+                section.visible = range(0)
+            section.blank_after = section.thought and bool(section.visible) and not last
             top += section.height
-        if before != [(section.titled, section.shown.start) for section in self.sections]:
+        if before != [(section.titled, section.visible.start) for section in self.sections]:
             self._layout += 1
             self._ticks += 1
 
-    def _told(self, section: Section) -> tuple[Piece, ...]:
-        """What a thought came to."""
-        answer, spent = self.entry, section.spent
+    def _title(self, section: Section) -> tuple[Piece, ...]:
+        answer = self.entry
         assert isinstance(answer, Answer)
-        unfinished = answer.thinking and section is self.sections[-1]
-        lead = "Thinking {}" if self._writes(section) else "Thought for {}, not finished" if unfinished else THOUGHT_FOR
-        return (Piece(thought_line(spent, lead, self.cells, passes=answer.figures.certainty != "unknown"), MARK),)
+        lead = THOUGHT_FOR
+        if self._writes(section):
+            lead = "Thinking {}"
+        elif answer.thinking and section is self.sections[-1]:
+            lead = "Thought for {}, not finished"
+        line = thought_line(section.spent, lead, self.cells, passes=answer.figures.certainty != "unknown")
+        return (Piece(line, MARK),)
 
     # Rows
 
     def row(self, index: int) -> TextRow:
-        """The row at an index below `height`."""
+        """Return the row at an index below `height`."""
         lines = self.flow.lines
         match self.entry:
             case Answer() as answer:
-                shown = self.text_rows
-                if index < shown:
-                    return self._text_row(answer, index, last=not answer.done and index == shown - 1)
-                figure = index - shown - bool(shown)
+                text_rows = self.text_rows
+                if index < text_rows:
+                    return self._text_row(answer, index, last=not answer.done and index == text_rows - 1)
+                figure = index - text_rows - bool(text_rows)
                 if answer.done and 0 <= figure < len(self._verdict):
                     line = self._verdict[figure]
                     if self.rendered is not None and figure == len(self._verdict) - 1:
-                        told = (*line, (" · Markdown", "quiet"))
-                        line = told if length(told) <= self.cells else line
+                        marked = (*line, (" · Markdown", "quiet"))
+                        line = marked if length(marked) <= self.cells else line
                     pieces = tuple(Piece(text, MARK) for text, _ in line)
                     return TextRow("figures", pieces, figure == 0, styles=tuple(style for _, style in line))
                 compared = figure - len(self._verdict) - 1
@@ -341,28 +349,28 @@ class EntryBlock:
             segments = tuple(self.rendered[line])
             text = "".join(segment.text for segment in segments)
             return TextRow("markdown", (Piece(text.rstrip(), MARK),), line == 0, segments=segments)
-        if line >= section.shown.stop > 0:
+        if line >= section.visible.stop > 0:
             return TextRow("answer")
         if line < 0:
             unfinished = answer.done and answer.thinking and section is self.sections[-1]
             style = "warning" if unfinished else "quiet"
-            return TextRow("thought", self._told(section), index == 0, styles=(style,), sign="▾" if section.shown else "▸")
+            sign = "▾" if section.visible else "▸"
+            return TextRow("thought", self._title(section), index == 0, styles=(style,), sign=sign)
         pieces = tuple(self._pieces(section, line)) if section.flow.lines else ()
         return TextRow("answer", pieces, index == 0, last, _continued(section.flow, line), thought=section.thought)
 
     def _line_at(self, index: int) -> tuple[Section | None, int]:
-        """The section that a row of text belongs to, and its line there, −1 for the sentence above a thought; of Markdown no
-        section, and the row of it."""
+        """Return the section of a row and its line there, −1 for a thought's title; for Markdown, no section and its row."""
         text = sum(section.height for section in self.sections) if self.rendered is not None else index + 1
         if index >= text:
             return None, index - text
-        section = self.sections[bisect_right(self.sections, index, key=lambda each: each.top) - 1]
+        section = self.sections[bisect_right(self.sections, index, key=lambda candidate: candidate.top) - 1]
         line = index - section.top - section.titled
-        return section, line + section.shown.start if line >= 0 else -1
+        return section, line + section.visible.start if line >= 0 else -1
 
     @property
     def text_rows(self) -> int:
-        """Rows of an answer's text and of its thoughts: they are the first."""
+        """Number of rows of an answer's text and its thoughts, the first ones of the block."""
         if not isinstance(self.entry, Answer):
             return 0
         last = self.sections[-1]
@@ -370,24 +378,22 @@ class EntryBlock:
         return max(rows, 0 if self.entry.done else 1)
 
     def texts(self) -> Iterator[str]:
-        """The text of each row, up to its line break; Markdown's are not among them."""
+        """Yield the text of each row up to its line break, without Markdown rows."""
         for section in self.sections:
             if section.titled:
                 yield "\n"
-            shown = section.shown if isinstance(self.entry, Answer) else range(section.lines)
-            yield from (section.flow.lines[line].text for line in shown)
-            if section.parted:
+            visible = section.visible if isinstance(self.entry, Answer) else range(section.lines)
+            yield from (section.flow.lines[line].text for line in visible)
+            if section.blank_after:
                 yield "\n"
 
     def offset(self, row: int) -> int:
-        """How much text there is above a row."""
-        out = 0
-        for index in range(min(row, self.text_rows if isinstance(self.entry, Answer) else len(self.flow.lines))):
-            out += self._length(index)
-        return out
+        """Return the number of characters above a row."""
+        rows = self.text_rows if isinstance(self.entry, Answer) else len(self.flow.lines)
+        return sum(map(self._length, range(min(row, rows))))
 
-    def row_of(self, offset: int) -> int:
-        """The row that has this much text above it."""
+    def row_at(self, offset: int) -> int:
+        """Return the row with this many characters above it."""
         rows = self.text_rows if isinstance(self.entry, Answer) else len(self.flow.lines)
         for row in range(rows):
             offset -= self._length(row)
@@ -400,37 +406,37 @@ class EntryBlock:
         return len(section.flow.lines[line].text) if section is not None and 0 <= line < len(section.flow.lines) else 1
 
     def version(self, index: int) -> int:
-        """Changes whenever the row at `index` may have changed."""
-        shown = self.text_rows
-        if index >= shown or (not self.closed and index == shown - 1):
+        """Return a number that differs once the row at `index` may have changed."""
+        text_rows = self.text_rows
+        if index >= text_rows or (not self.closed and index == text_rows - 1):
             return self._ticks
         section, line = self._line_at(index)
         settled = section is None or 0 <= line < section.flow.settled
         return -1 - self._layout if settled else self._ticks
 
     def _pieces(self, section: Section, line: int) -> Iterator[Piece]:
-        """A line's text by run: a character that was held back stands with the run that it ends."""
+        """Yield a line's text by run; a character that was held back belongs to the run that it ends."""
         for run, pieces in groupby(self._segments(section, line), key=lambda piece: piece.run):
             yield Piece("".join(piece.text for piece in pieces), run)
 
     def _segments(self, section: Section, line: int) -> Iterator[Piece]:
         column = 0
         for text, segment in section.flow.lines[line].pieces():
-            shown = expand_tabs(text, column)
+            text = expand_tabs(text, column)
             room = self.cells - column
-            if width(shown) > room:  # spaces that hang over the edge
-                shown = fit(f"{shown}  ", room + 1).removesuffix("…") if room > 0 else ""
-            column += width(shown)
-            if shown:
-                yield Piece(shown, section.flow.owners[segment])
+            if width(text) > room:  # spaces that hang over the edge
+                text = fit(f"{text}  ", room + 1).removesuffix("…") if room > 0 else ""
+            column += width(text)
+            if text:
+                yield Piece(text, section.flow.owners[segment])
 
 
 def _continued(flow: Flow, line: int) -> bool:
     return line < len(flow.lines) - 1 and not flow.lines[line].text.endswith("\n")
 
 
-def block_of(transcript: Transcript, index: int, cells: int, thoughts: Thoughts = "folded") -> EntryBlock:
-    """The entry at `index`, wrapped at `cells`, with what tells of its variants."""
+def make_block(transcript: Transcript, index: int, cells: int, thoughts: Thoughts = "folded") -> EntryBlock:
+    """Wrap the entry at `index` to `cells`, with its badge or the comparison of its variants."""
     entries, variants = transcript.entries, transcript.variants
     fork = variants.of(entries, index) if variants else None
     if fork is None or len(fork.ends) < 2:

@@ -1,4 +1,4 @@
-"""What there is to say about one run: which step made it, what that cost, and what became of its draft."""
+"""Inspection of one run: its step, its costs, and the fate of its draft."""
 
 from __future__ import annotations
 
@@ -18,126 +18,131 @@ from .tree_rows import StepTree, visible
 
 METHOD, LABEL, VALUE, CONTEXT = "bold $primary", "$quiet", "bold $foreground", "$foreground"
 REFUSED, NOTE = "bold $error", "italic $accent"
-LIT = "lit"
-"""Stands for the style of the run itself: of accepted tokens, and of the model's own."""
+RUN = "run"
+"""Placeholder for the style of the run itself: of accepted tokens, and of the bonus token."""
 
 PHRASE = 28
 """Longest text in quotes, in cells."""
 
 SHORT_PHRASE = 14
-"""The same where there is little room."""
+"""Longest text in quotes of a brief sentence."""
 
 TOKENS_BEFORE = 12
-"""Tokens before a run that are looked at for the last word there."""
+"""Tokens before a run that are searched for the last word."""
 
 BRANCHES = 3
 """Most refused branches quoted at one place."""
 
 
 class RefusedBranch(NamedTuple):
-    """A branch of the draft that was not taken."""
+    """A branch of the draft that was not accepted."""
 
     text: str
     prob: float | None
-    """The model's probability of its first token; None where it was not recorded."""
+    """The model's probability of its first token; None if it was not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftFork:
-    """A place where the draft and the model parted, or where one of several guesses was taken."""
+    """A place where the draft and the model differed, or where one of several guesses was accepted."""
 
     after: str
     """The end of the text before; empty at the beginning of an answer."""
     refused: tuple[RefusedBranch, ...]
-    taken: str
+    chosen: str
     prob: float | None
-    """The model's probability of what was taken."""
+    """The model's probability of its choice."""
     last: bool
-    """Whether the run ended here: what was taken is the model's own token."""
+    """Whether the run ended here, with the bonus token as the choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Everything that is told of a run: its step, its draft, why it ended."""
+    """The description of a run: its step, its draft, and the reason for its end."""
 
     method: str
     step: int
-    """The number of the pass, from 1; 0 if none is known."""
+    """Number of the pass, from 1; 0 if unknown."""
     steps: int
-    """Count the passes of the answer; 0 while it is being written, and where none is known."""
+    """Number of passes of the answer; 0 while it is being written, and if unknown."""
     drafted: int
     accepted: int
     count: int
-    """Tokens of the run."""
+    """Number of the run's tokens."""
     earlier: int = 0
-    """Tokens of the run that earlier passes had found."""
+    """Number of its tokens that earlier passes had found."""
     guessed: int = 0
-    """Tokens that no draft had, but other nodes of the pass (lookahead's window)."""
+    """Number of its tokens that no draft had, but other nodes of the pass (lookahead's window)."""
     nodes: int = 0
-    """How many nodes the pass evaluated; 0 where there was none, or it was not recorded."""
+    """Number of nodes that the pass evaluated; 0 without a pass, and if unknown."""
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Seconds of the draft, the model's pass, and the rest."""
     tokens: tuple[str, ...] = ()
     """Texts of the tokens, with visible spaces."""
-    own: int = 0
-    """Tokens at the end that the model added itself, rather than accept them: 1, or 0 where the answer was cut."""
+    bonus: int = 0
+    """Number of bonus tokens: 1, or 0 if the answer was cut."""
     prob: float | None = None
-    """The model's probability of its own token."""
+    """The model's probability of the bonus token."""
     forks: tuple[DraftFork, ...] = ()
-    """The last one first: it says why the run ended."""
+    """The forks, the last one first, which explains the run's end."""
     traced: bool = True
-    """Whether it is known what was drafted."""
+    """Whether the draft is known."""
     note: str = ""
-    """What the drafter says."""
+    """The drafter's note."""
     certainty: str = ""
-    """Whether the runs of a server's answer are known; empty for an answer of ours."""
+    """Whether the runs of a server's answer are known; empty for a local model's."""
 
 
 def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
-    """Look into run number `index` of an answer.
-
-    Args:
-        pieces: token texts of the model that wrote it.
-    """
+    """Inspect run number `index` of an answer; `pieces` are the token texts of its model."""
     run = answer.runs[index]
     text = visible_line(answer.own_text(index))
-    if index >= len(answer.log):  # an answer from elsewhere, without steps
+    run_text = (text,) if text else ()
+    if index >= len(answer.log):  # an answer without steps
         return Inspection(
-            *(one_line(run.method), 0, 0, run.drafted, run.accepted, run.tokens),
+            one_line(run.method),
+            step=0,
+            steps=0,
+            drafted=run.drafted,
+            accepted=run.accepted,
+            count=run.tokens,
             seconds=(0.0, 0.0, run.seconds),
-            tokens=(text,) if text else (),
+            tokens=run_text,
             traced=not run.drafted,
         )
     record = answer.log.record(index)
     before = _before(answer, index)
     tree = StepTree.of(record, before[-1] if before else -1)
-    known = len(pieces) > 0
-    tokens = tuple(visible(pieces.text(token)) for token in record.tokens) if known else ((text,) if text else ())
-    traced = not record.drafted or bool(record.tree_tokens)
-    own = int(tree.choice is not None)
+    bonus = int(tree.choice is not None)
+    step, steps = answer.pass_of(index)
     return Inspection(
-        *(one_line(record.method), *answer.pass_of(index), record.drafted, record.accepted, len(record.tokens)),
+        one_line(record.method),
+        step=step,
+        steps=steps,
+        drafted=record.drafted,
+        accepted=record.accepted,
+        count=len(record.tokens),
         earlier=record.earlier,
-        guessed=max(0, len(record.tokens) - record.accepted - own) if get_method(record.method).other_nodes else 0,
-        nodes=record.nodes if record.drafted or not answer.figures.certainty else 0,  # a server's are not known
+        guessed=max(0, len(record.tokens) - record.accepted - bonus) if get_method(record.method).other_nodes else 0,
+        nodes=record.nodes if record.drafted or not answer.figures.certainty else 0,  # a server's are unknown
         seconds=(record.draft_seconds, record.forward_seconds, record.other_seconds),
-        tokens=tokens,
-        own=own,
-        prob=tree.probs[-1] if tree.probs and tree.choice is not None else None,
+        tokens=tuple(visible(pieces.text(token)) for token in record.tokens) if len(pieces) else run_text,
+        bonus=bonus,
+        prob=tree.probs[-1] if tree.probs and bonus else None,
         forks=_forks(tree, before, pieces.text) if record.drafted and record.tree_tokens else (),
-        traced=traced,
+        traced=not record.drafted or bool(record.tree_tokens),
         note=one_line(record.note),
         certainty=answer.figures.certainty,
     )
 
 
 def visible_line(text: str) -> str:
-    """Text of a run on one line, with what is not to be seen in it made visible."""
+    """Return a run's text on one line, with signs for blanks and control characters."""
     return sanitise(text).replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣")
 
 
 def _before(answer: Answer, index: int) -> list[int]:
-    """Tokens before a run, as many as it takes to quote the text there."""
+    """Return the tokens before a run, as many as it takes to quote the text there."""
     out: list[int] = []
     for step in range(index - 1, -1, -1):
         out = [*answer.log.record(step).tokens, *out]
@@ -147,29 +152,37 @@ def _before(answer: Answer, index: int) -> list[int]:
 
 
 def _forks(tree: StepTree, before: Sequence[int], piece: Callable[[int], str]) -> tuple[DraftFork, ...]:
-    """Every node of the path at which something was refused, the last one first."""
+    """List the nodes of the path at which something was refused, the last one first."""
     children: list[list[int]] = [[] for _ in tree.tokens]
     for node in range(1, min(tree.guesses, len(tree.tokens))):
         children[tree.parents[node]].append(node)
-    likely: Callable[[int], float] = lambda node: -(tree.prob(node) or 0.0)  # noqa: E731
+
+    def likelihood(node: int) -> float:
+        return tree.prob(node) or 0.0
+
     out = []
     for place, node in enumerate(tree.path):
         following = tree.path[place + 1] if place + 1 < len(tree.path) else None
-        refused = sorted((child for child in children[node] if child != following), key=likely)
-        last = following is None
-        if not refused or (last and tree.choice is None):
+        refused = sorted((child for child in children[node] if child != following), key=likelihood, reverse=True)
+        if not refused:
             continue
-        token = tree.choice if following is None else tree.tokens[following]
-        assert token is not None
-        prob = (tree.probs[-1] if tree.probs else None) if following is None else tree.prob(following)
+        if following is not None:
+            token = tree.tokens[following]
+            prob = tree.prob(following)
+        elif tree.choice is not None:
+            token = tree.choice
+            prob = tree.probs[-1] if tree.probs else None
+        else:
+            continue
         context = [*before[:-1], *(tree.tokens[passed] for passed in tree.path[: place + 1])]
         branches = tuple(RefusedBranch(_branch(tree, children, child, piece), tree.prob(child)) for child in refused)
-        out.append(DraftFork(_word(context, piece) if before or place else "", branches, piece(token), prob, last))
+        after = _last_word(context, piece) if before or place else ""
+        out.append(DraftFork(after, branches, piece(token), prob, last=following is None))
     return tuple(reversed(out))
 
 
 def _branch(tree: StepTree, children: Sequence[Sequence[int]], node: int, piece: Callable[[int], str]) -> str:
-    """The text of a branch, along its first or likeliest nodes."""
+    """Return the text of a branch, along its first or likeliest nodes."""
     text = piece(tree.tokens[node])
     while children[node] and width(text) <= PHRASE:
         node = max(children[node], key=lambda child: tree.prob(child) or 0.0)
@@ -177,8 +190,8 @@ def _branch(tree: StepTree, children: Sequence[Sequence[int]], node: int, piece:
     return text
 
 
-def _word(tokens: Sequence[int], piece: Callable[[int], str]) -> str:
-    """The end of a text: its last word, of as many tokens as it has."""
+def _last_word(tokens: Sequence[int], piece: Callable[[int], str]) -> str:
+    """Return the last word of a text, which may have several tokens."""
     text = ""
     for token in reversed(tokens):
         text = piece(token) + text
@@ -189,25 +202,28 @@ def _word(tokens: Sequence[int], piece: Callable[[int], str]) -> str:
     return text
 
 
-# In words
+# Words
 
 
 def figures(run: Inspection, *, brief: bool = False) -> StyledLine:
-    """Which step, and what it counts."""
+    """Format the number of the step and its counts."""
     out = [(run.method, METHOD)]
     if not run.step:
         return (*out, ("  all of the answer", LABEL))
-    of = f" of {run.steps:,}" if run.steps else ""
-    out += [("  pass ", LABEL), (f"{run.step:,}", VALUE), ("" if brief else of, LABEL)]
-    counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "), (f"{run.guessed:,}", "from the window "))
-    for value, name in (counts if run.guessed else counts[:2]) if run.drafted else ():
-        out += [(" · " + name, LABEL), (value, VALUE)]
+    out += [("  pass ", LABEL), (f"{run.step:,}", VALUE)]
+    if run.steps and not brief:
+        out.append((f" of {run.steps:,}", LABEL))
+    counts = [(run.drafted, "drafted"), (run.accepted, "accepted")] if run.drafted else []
+    if run.drafted and run.guessed:
+        counts.append((run.guessed, "from the window"))
+    for value, name in counts:
+        out += [(f" · {name} ", LABEL), (f"{value:,}", VALUE)]
     out += [(" · ", LABEL), (f"{run.count:,}", VALUE), (" token" if run.count == 1 else " tokens", LABEL)]
-    return tuple(part for part in out if part[0])
+    return tuple(out)
 
 
 def costs(run: Inspection, *, brief: bool = False) -> StyledLine:
-    """Milliseconds and nodes."""
+    """Format the milliseconds and the nodes of the step."""
     total = sum(run.seconds)
     out = [(milliseconds(total), VALUE), (" ms", LABEL)] if total else []
     if run.nodes and not brief and total:
@@ -219,35 +235,35 @@ def costs(run: Inspection, *, brief: bool = False) -> StyledLine:
 
 
 def shares(run: Inspection) -> str:
-    """Milliseconds of each part of the step."""
+    """Format the milliseconds of each part of the step."""
     parts = zip(("draft", "pass", "rest"), run.seconds, strict=True)
     return " + ".join(f"{name} {milliseconds(seconds)}" for name, seconds in parts)
 
 
 def tokens(run: Inspection, cells: int) -> StyledLine:
-    """The run's tokens, those accepted apart from the model's own."""
+    """List the run's tokens, the accepted ones first, the bonus token after them."""
     if not run.tokens:
         return ()
     checked = run.traced and (run.drafted or run.guessed)
-    own = run.own if checked else 0
-    accepted = run.tokens[: len(run.tokens) - own] if checked else ()
-    others = run.tokens[len(accepted) :]
+    accepted = run.tokens[: len(run.tokens) - run.bonus] if checked else ()
+    remaining = run.tokens[len(accepted) :]
     name = "guessed " if run.guessed else "accepted "
     if not accepted:
-        return _listed(others, "model’s own " if own else "tokens " if run.count > 1 else "token ", cells)
-    if not others:
-        return _listed(accepted, name, cells)
+        name = "tokens " if run.count > 1 else "token "
+        return _list(remaining, "model’s own " if checked and run.bonus else name, cells)
+    if not remaining:
+        return _list(accepted, name, cells)
     out: StyledLine = ()
     for last in ("  model’s own ", "  own "):
-        tail = _listed(others, last, max(12, cells // 2))
-        out = (*_listed(accepted, name, cells - length(tail)), *tail)
-        if len(out) == 2 * len(accepted) + 2:  # nothing left out
+        tail = _list(remaining, last, max(12, cells // 2))
+        out = (*_list(accepted, name, cells - length(tail)), *tail)
+        if len(out) == 2 * len(accepted) + 2:  # all tokens fit
             break
     return out
 
 
-def _listed(texts: Sequence[str], name: str, cells: int) -> StyledLine:
-    """A name and tokens, as many as fit, and how many more there are."""
+def _list(texts: Sequence[str], name: str, cells: int) -> StyledLine:
+    """List a name and as many tokens as fit, and the number of the others."""
     out = [(name, LABEL)] if name else []
     used = width(name)
     for i, text in enumerate(texts):
@@ -260,25 +276,25 @@ def _listed(texts: Sequence[str], name: str, cells: int) -> StyledLine:
             break
         if i:
             out.append((" ", LABEL))
-        out.append((fit(text, max(2, cells - used - gap)), LIT))
+        out.append((fit(text, max(2, cells - used - gap)), RUN))
         used += gap + width(text)
     return tuple(out)
 
 
 def verdict(run: Inspection, *, brief: bool = False) -> list[StyledLine]:
-    """Sentences on what became of the draft, the most important first; brief ones have fewer words."""
+    """Explain the fate of the draft in sentences, the most important first; brief ones have fewer words."""
     if not run.step:
         return [(("How this answer was decoded is not known: it came without its passes.", LABEL),)]
     if run.earlier or not run.count:
-        return [((gathered(run, brief=brief), LABEL),)]
+        return [((beam_sentence(run, brief=brief), LABEL),)]
     if not run.drafted:
         return [_plain(run, brief=brief)]
     if not run.traced:
         refused = run.drafted - run.accepted
         if not refused:
             return [(("Every draft token was accepted.", LABEL),)]
-        what = f"{refused:,} of {counted(run.drafted, 'draft token')} {'were' if refused > 1 else 'was'} rejected"
-        return [((f"{what}." if brief else f"{what}. Which ones was not recorded.", LABEL),)]
+        rejected = f"{refused:,} of {counted(run.drafted, 'draft token')} {'were' if refused > 1 else 'was'} rejected"
+        return [((f"{rejected}." if brief else f"{rejected}. Which ones was not recorded.", LABEL),)]
     out = [_fork(fork, brief=brief) for fork in run.forks]
     if not (run.forks and run.forks[0].last):
         out.insert(0, _end(run, brief=brief))
@@ -288,29 +304,30 @@ def verdict(run: Inspection, *, brief: bool = False) -> list[StyledLine]:
 def _plain(run: Inspection, *, brief: bool) -> StyledLine:
     if run.guessed:
         return ((_window(run, brief=brief), LABEL),)
-    gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
     if run.certainty == "unknown":
         return (("The server does not show its passes, nor what it drafted.", LABEL),)
+    amount = "one token" if run.count == 1 else f"{run.count:,} tokens"
     if run.certainty and run.count > 1:
-        return ((f"One pass gave {gave}. The server does not tell what it drafted.", LABEL),)
+        return ((f"One pass gave {amount}. The server does not tell what it drafted.", LABEL),)
+    prob = run.prob if run.count == 1 else None
     if brief:
-        return ((f"No draft: one pass, {gave}{_chance(sure)}.", LABEL),)
-    others = one_line(get_method(run.method).other_nodes) if run.nodes > 1 else ""
-    return ((f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}. {others}".rstrip(), LABEL),)
+        return ((f"No draft: one pass, {amount}{_chance(prob)}.", LABEL),)
+    other_nodes = one_line(get_method(run.method).other_nodes) if run.nodes > 1 else ""
+    return ((f"Nothing was drafted: one pass gave {amount}{_chance(prob, ' likely')}. {other_nodes}".rstrip(), LABEL),)
 
 
-def gathered(run: Inspection, *, brief: bool = False) -> str:
-    """The sentence about a step of beam search: a pass takes each of several texts one token further, and the step's tokens are
-    those that have become certain by it."""
+def beam_sentence(run: Inspection, *, brief: bool = False) -> str:
+    """Explain a step of beam search: a pass extends each of several texts by one token, and the step's tokens are those that
+    became certain by it."""
     over = f"this pass over {run.nodes:,} nodes" if run.nodes > 1 else "this pass"
     if not run.count:
         return "No token became certain." if brief else f"No token became certain in {over}: the beams still differ."
-    these, each = ("This token", "It") if run.count == 1 else (f"These {run.count:,} tokens", "Each")
+    these, pronoun = ("This token", "It") if run.count == 1 else (f"These {run.count:,} tokens", "Each")
     if brief:
-        return f"{these} became certain; {each.lower()} took its own pass."
+        return f"{these} became certain; {pronoun.lower()} took its own pass."
     if not run.nodes:
-        return f"{these} ended the best text when the search stopped. {each} had taken a pass of its own."
-    return f"{these} became certain in {over}. {each} had taken a pass of its own."
+        return f"{these} ended the best text when the search stopped. {pronoun} had taken a pass of its own."
+    return f"{these} became certain in {over}. {pronoun} had taken a pass of its own."
 
 
 def _window(run: Inspection, *, brief: bool) -> str:
@@ -321,25 +338,25 @@ def _window(run: Inspection, *, brief: bool) -> str:
 
 
 def _end(run: Inspection, *, brief: bool) -> StyledLine:
-    """The sentence about a draft that was not refused where the run ended."""
+    """Explain the end of a run at which nothing was refused."""
     if run.guessed:
         return ((_window(run, brief=brief), LABEL),)
-    if not run.own:
+    if not run.bonus:
         rest = ", so the rest of the draft was not needed" if run.count < run.drafted else ""
         return ((f"The answer ended here{rest}.", LABEL),)
-    own = quoted(run.tokens[-1].replace("␣", " "), SHORT_PHRASE if brief else PHRASE) if run.tokens else ""
+    bonus = quoted(run.tokens[-1].replace("␣", " "), SHORT_PHRASE if brief else PHRASE) if run.tokens else ""
     if run.accepted < run.drafted:
-        said = "The draft went no further; the model added "
+        words = "The draft went no further; the model added "
     else:
         which = {1: "the one draft token", 2: "both draft tokens"}.get(run.drafted, f"all {run.drafted:,} draft tokens")
-        said = f"Accepted {which}, then " if brief else f"Accepted {which}, and the same pass gave one more: "
-    return (said, LABEL), (own, LIT), (f"{_chance(run.prob)}.", LABEL)
+        words = f"Accepted {which}, then " if brief else f"Accepted {which}, and the same pass gave one more: "
+    return (words, LABEL), (bonus, RUN), (f"{_chance(run.prob)}.", LABEL)
 
 
 def _fork(fork: DraftFork, *, brief: bool) -> StyledLine:
     cells = SHORT_PHRASE if brief else PHRASE
     texts = [branch.text for branch in fork.refused]
-    marked = len({text.strip(" ") for text in (*texts, fork.taken)}) <= len(texts)  # they differ in blanks alone
+    marked = len({text.strip(" ") for text in (*texts, fork.chosen)}) <= len(texts)  # some differ in blanks alone
     place = (("After ", LABEL), (quoted(fork.after, min(cells, 18), end=True), CONTEXT)) if fork.after else ()
     out: list[tuple[str, str]] = list(place) or [("At the start", LABEL)]
     if brief:
@@ -359,7 +376,7 @@ def _fork(fork: DraftFork, *, brief: bool) -> StyledLine:
         out.append((", model ", LABEL))
     else:
         out.append((", the model chose " if fork.last else ", the model went with ", LABEL))
-    return (*out, (quoted(fork.taken, cells, marked=marked), LIT), (_chance(fork.prob), LABEL))
+    return (*out, (quoted(fork.chosen, cells, marked=marked), RUN), (_chance(fork.prob), LABEL))
 
 
 def _chance(prob: float | None, unit: str = "") -> str:
@@ -367,18 +384,17 @@ def _chance(prob: float | None, unit: str = "") -> str:
 
 
 def quoted(text: str, cells: int = PHRASE, *, marked: bool = False, end: bool = False) -> str:
-    """Text in quotation marks, without the blanks around it unless it has nothing else, or they are what matters.
+    """Put text in quotation marks, without the blanks around it unless it is blank.
 
     Args:
-        text: on one line, sanitised.
-        cells: most of them inside the marks.
+        text: sanitised text on one line.
+        cells: most cells inside the marks.
         marked: show its blanks.
-        end: of a text that is too long, keep the end.
+        end: keep the end of a text that is too long.
     """
-    bare = text.strip(" ")
-    shown = text.replace(" ", "␣") if marked or not bare else bare
-    if end and width(shown) > cells:
-        while width(shown) > cells - 1:
-            shown = shown[1:]
-        shown = "…" + shown
-    return f"‘{fit(shown, cells)}’"
+    text = text.replace(" ", "␣") if marked or not text.strip(" ") else text.strip(" ")
+    if end and width(text) > cells:
+        while width(text) > cells - 1:
+            text = text[1:]
+        text = "…" + text
+    return f"‘{fit(text, cells)}’"

@@ -1,4 +1,4 @@
-"""The page that explains the method in force, next to what it did in this chat."""
+"""The page that explains the method in force, with its figures in this chat."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def method_lines(
     models: Mapping[str, str] = NONE,
     keys: tuple[str, str] = ("", ""),
 ) -> list[StyledLine]:
-    """The page.
+    """Lay out the page.
 
     Args:
-        label: what holds of its text under the acceptance rule in force.
-        settings: those that are not the defaults.
-        totals: of its steps in the last answer that it wrote a part of; None if there is none.
-        unavailable: why this model cannot run it.
-        models: names of the draft models that are loaded, by what methods call them.
-        keys: those that make its drafts shorter and longer.
+        label: its label under the acceptance rule in force.
+        settings: settings that differ from the defaults.
+        totals: totals of its steps in the last answer that it had a part in; None if there is none.
+        unavailable: reason why this model cannot run it.
+        models: labels of the loaded draft models → their names.
+        keys: keys for shorter and for longer drafts.
     """
     out = [ends(line((one_line(method.name), "bold $primary")), line((label, LABEL_STYLES.get(label, "$quiet"))), cells)]
     if unavailable:
@@ -55,9 +55,9 @@ def method_lines(
         shorter, longer = keys
         hint = line((shorter, "bold $primary"), (" less  ", "$quiet"), (longer, "bold $primary"), (" more", "$quiet"))
         out += [ends(value, hint, cells)] if size(value) + size(hint) < cells else [value, hint]
-    out += [(), *_told(method.explains or method.summary, cells)]
+    out += [(), *_prose(method.explains or method.summary, cells)]
     if method.pays:
-        out += [(), line(("When it pays", "bold $primary")), *_told(method.pays, cells)]
+        out += [(), line(("When it pays", "bold $primary")), *_prose(method.pays, cells)]
     if label in LABELS and not method.plain:
         out += [(), line((label.capitalize(), f"bold {LABEL_STYLES.get(label, '$primary')}"))]
         out += paragraph(LABELS[label], cells, "$foreground")
@@ -69,8 +69,8 @@ def method_lines(
     return out
 
 
-def _told(text: str, cells: int) -> list[StyledLine]:
-    """A text of a method; what stands between backticks in it is a name."""
+def _prose(text: str, cells: int) -> list[StyledLine]:
+    """Wrap a method's text, with names between backticks in bold."""
     parts = one_line(text).split("`")
     return flowed(tuple((part, "bold $foreground" if i % 2 else "$foreground") for i, part in enumerate(parts) if part), cells)
 
@@ -83,7 +83,7 @@ def _figures(totals: Totals, label: str, cells: int) -> list[StyledLine]:
 
 
 def _parts(totals: Totals, label: str, models: Mapping[str, str], cells: int) -> list[StyledLine]:
-    """Figures of a tree that several drafters grow: the share of each draft model, and what became of all guesses."""
+    """Lay out the figures of several drafters of one tree: the share of each draft model, and its right guesses."""
     out: list[StyledLine] = [(), line(("Who drafts", "bold $primary"))]
     for name, part in totals.parts.items():
         share = line((percent(part.share), "bold $accent"), (" of the nodes", "$quiet")) if part.share else ()
@@ -95,18 +95,18 @@ def _parts(totals: Totals, label: str, models: Mapping[str, str], cells: int) ->
 
 
 def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[StyledLine]:
-    """Each setting with its value and what it means; those that are not the default stand out."""
+    """List the settings with values and meanings; those that differ from the default stand out."""
     out: list[StyledLine] = []
     if not method.params:
         return paragraph("It has none.", cells, "$quiet")
     for param in method.params:
         name, default = str(param["name"]), param.get("default")
         value = settings.get(name, default)
-        shown = one_line(str(value).lower() if isinstance(value, bool) else str(value)) or "–"
+        text = one_line(str(value).lower() if isinstance(value, bool) else str(value)) or "–"
         changed = value != default
         tail = (f"  (default {default})", "$quiet") if changed else ("", "")
         style = "bold $accent" if changed else "bold $foreground"
-        out.append(cut(line((name, "$foreground"), (" = ", "$quiet"), (shown, style), tail), cells))
+        out.append(cut(line((name, "$foreground"), (" = ", "$quiet"), (text, style), tail), cells))
         doc = one_line(str(param.get("doc", ""))).replace("`", "")
         out += paragraph(doc, cells, "$quiet", first="  ", indent="  ")
     return out

@@ -1,5 +1,4 @@
-"""The page of figures: the verdict on an answer, what was accepted, where the time went, and what other draft lengths would
-have made of it."""
+"""The page of figures: an answer's speed, its acceptance, the parts of its time, and the speedups of other draft lengths."""
 
 from __future__ import annotations
 
@@ -20,46 +19,47 @@ RATES = (0.5, 0.6, 0.7, 0.8, 0.9)
 """α of the table of draft lengths."""
 
 BINS = 6
-"""Positions in a draft whose acceptance is told."""
+"""Positions in a draft whose acceptance is shown."""
 
 SPARK_ROWS, WIDEST = 2, 4
-"""Height of the curve, and the width of a column where there are few."""
+"""Height of the curve, and greatest width of a column."""
 
 EVEN = 0.02
-"""A speedup this near to 1 is neither gain nor loss."""
+"""Distance of a speedup to 1 up to which it is neither gain nor loss."""
 
 SURE = {
     "exact": "The server says which tokens came from one pass.",
     "unknown": "The server does not show its passes.",
 }
-"""Whether a server's runs are known, in a sentence."""
+"""Certainty of a server's runs → its sentence."""
 
 NEUTRAL = "$quiet"
-"""Style of bars that are not about tokens a pass: those have the colours of the text."""
+"""Style of bars that are not about tokens a pass, which have the colours of the text."""
 
 SHARES = (("draft", "▒"), ("pass", "█"), ("rest", "░"))
-"""Parts of the time, with what draws them."""
+"""Parts of the time, and their block characters."""
 
 
 def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) -> list[StyledLine]:
-    """The page.
+    """Lay out the page.
 
     Args:
-        answer: whose figures; None if there is none.
-        method: whose part of the answer the detailed figures are of.
-        curve: of the answer that was shown last.
+        answer: the answer; None if there is none.
+        method: the method whose part of the answer has detailed figures.
+        curve: the curve of the answer that was shown last.
     """
     if answer is None or not answer.totals.steps:
         return paragraph("No figures yet: they come with the first passes of an answer.", cells, "$quiet")
-    part, plain = answer.by_method.get(method, answer.totals), answer.figures.plain_seconds
+    part = answer.by_method.get(method, answer.totals)
+    plain = answer.figures.plain_seconds
     if answer.figures.certainty:
         return _served(answer, part, curve, method, cells)
     several = len(answer.by_method) > 1
     out = _by_method(answer, plain) if several else _speed(answer, part, cells)
     sections = [
         _thought(answer),
-        # Where tokens come together that no pass gave together, their number says nothing of the passes.
-        _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
+        # Beam search's steps have tokens of several passes, whose number says nothing about a pass.
+        _trend(curve.follow(answer.totals), cells) if not answer.totals.earlier else [],
         _acceptance(part, method, cells),
         _time(part, cells),
         _lengths(part, plain, cells),
@@ -74,9 +74,9 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
 
 
 def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int) -> list[StyledLine]:
-    """The page of a server's answer: only what is known of it."""
-    figures, certainty = answer.figures, one_line(answer.figures.certainty)
-    known = certainty != "unknown"
+    """Lay out the page of a server's answer with the figures that are known."""
+    figures = answer.figures
+    certainty = one_line(figures.certainty)
     rows = [
         *([(f"{figures.tokens_per_step:.2f}", "tokens a pass")] if figures.steps else []),
         (rate(figures.tokens_per_second), "tokens/s"),
@@ -87,7 +87,7 @@ def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int)
     out += [(), *paragraph(f"Passes: {certainty}. {SURE.get(certainty, '')}".rstrip(), cells, "$quiet")]
     for section in (
         _thought(answer),
-        _trend(curve.of(answer.totals), cells) if known else [],
+        _trend(curve.follow(answer.totals), cells) if certainty != "unknown" else [],
         _acceptance(part, method, cells) if part.drafted else [],
     ):
         if section:
@@ -96,22 +96,24 @@ def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int)
 
 
 class Curve:
-    """Tokens of each step of one answer, kept up step by step: drawing costs the same however long the answer is."""
+    """The tokens of each step of an answer, extended step by step, so that drawing costs the same at any length."""
 
     def __init__(self) -> None:
-        self._totals, self._trend = Totals(), Trend()
+        self._totals = Totals()
+        self._trend = Trend()
 
-    def of(self, totals: Totals) -> Trend:
-        """The curve up to date, or one from the start for another answer."""
+    def follow(self, totals: Totals) -> Trend:
+        """Add the new steps; starts over for the totals of another answer."""
         if totals is not self._totals:
-            self._totals, self._trend = totals, Trend()
+            self._totals = totals
+            self._trend = Trend()
         for run in totals.runs[self._trend.count :]:
             self._trend.add(run)
         return self._trend
 
 
 def heading(text: str, note: str, cells: int) -> StyledLine:
-    """A section's title, and at the right what it amounts to."""
+    """Lay out a section's title with a note at the right."""
     return ends(line((text, "bold $primary")), line((note, "$quiet")), cells)
 
 
@@ -148,7 +150,7 @@ def _by_method(answer: Answer, plain: float) -> list[StyledLine]:
 
 
 def _table(rows: Mapping[str, Mapping[str, str]], name_cells: int) -> list[StyledLine]:
-    """Rows of figures behind their names, below the titles of the columns, which are the same in each."""
+    """Lay out rows of figures after their names, below the columns' titles."""
     titles = next(iter(rows.values()))
     out = [line((" " * name_cells, ""), ("".join(f" {title:>8}" for title in titles), "$quiet"))]
     for name, values in rows.items():
@@ -158,7 +160,7 @@ def _table(rows: Mapping[str, Mapping[str, str]], name_cells: int) -> list[Style
 
 
 def _thought(answer: Answer) -> list[StyledLine]:
-    """What the thought and the answer after it came to, apart."""
+    """Lay out the figures of the thought and of the answer after it."""
     figures = answer.figures
     if not figures.thought.tokens:
         return []
@@ -173,15 +175,16 @@ def _thought(answer: Answer) -> list[StyledLine]:
 
 def _trend(trend: Trend, cells: int) -> list[StyledLine]:
     values = resampled(trend.means(), cells)
-    each = trend.count / max(1, len(values))
-    wide = min(WIDEST, cells // len(values))
-    drawn = columns(values, trend.highest, SPARK_ROWS)
-    per_column = f", {each:.0f} a column" if each > 1.5 else ""
+    passes = trend.count / max(1, len(values))
+    column_width = min(WIDEST, cells // len(values))
+    per_column = f", {passes:.0f} a column" if passes > 1.5 else ""
     note = f"{counted(trend.count, 'pass', 'passes')}{per_column}, longest {trend.highest:.0f}"
-    return [
-        heading("Tokens a pass", note, cells),
-        *(tuple((column * wide, f"${bar_name(value)}") for column, value in zip(row, values, strict=True)) for row in drawn),
-    ]
+    out = [heading("Tokens a pass", note, cells)]
+    for row in columns(values, trend.highest, SPARK_ROWS):
+        out.append(
+            tuple((column * column_width, f"${bar_name(value)}") for column, value in zip(row, values, strict=True))
+        )
+    return out
 
 
 def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:
@@ -198,7 +201,7 @@ def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:
 
 
 def _ahead(totals: Totals) -> str:
-    """What a draft model on a device of its own did meanwhile."""
+    """Report the tokens that a draft model drafted ahead on another device."""
     return f"Drafted on while the model verified: {counted(totals.ahead, 'token')}, {totals.wasted:,} of them for nothing."
 
 
@@ -223,29 +226,28 @@ def _time(totals: Totals, cells: int) -> list[StyledLine]:
 
 
 def _undrafted(totals: Totals, method: str) -> str:
+    nodes = totals.nodes / max(1, totals.steps)
     if totals.earlier:
-        each = totals.nodes / max(1, totals.steps)
-        return f"Nothing was drafted: each token took a pass over {each:.1f} nodes. Text appears once all beams share it."
+        return f"Nothing was drafted: each token took a pass over {nodes:.1f} nodes. Text appears once all beams share it."
     if totals.nodes == totals.tokens:
         return "Nothing was drafted: this is plain decoding."
-    each, gave = totals.nodes / totals.steps, totals.tokens_per_step
-    said = f"Nothing was drafted: a pass took {each:,.1f} nodes and gave {gave:.2f} tokens."
-    return f"{said} {one_line(get_method(method).other_nodes)}".rstrip()
+    sentence = f"Nothing was drafted: a pass took {nodes:,.1f} nodes and gave {totals.tokens_per_step:.2f} tokens."
+    return f"{sentence} {one_line(get_method(method).other_nodes)}".rstrip()
 
 
 def _lengths(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
-    """The speedup of chains of K draft tokens, each accepted with probability α."""
+    """Tabulate the speedup of chains of K draft tokens, each accepted with probability α."""
     if not totals.drafted or not plain:
         return []
-    own = totals.alpha
-    best, gain = totals.best_length(own, plain)
-    table = [[totals.what_if(k, a, plain) for a in (*RATES, own)] for k in WHAT_IF_LENGTHS]
+    alpha = totals.alpha
+    best, gain = totals.best_length(alpha, plain)
+    table = [[totals.what_if(k, a, plain) for a in (*RATES, alpha)] for k in WHAT_IF_LENGTHS]
     most = max(row[-1] for row in table)
     size = max(5, min(7, (cells - 4) // (len(RATES) + 1)))
     head = "".join(f"{rate:>{size}.1f}" for rate in RATES)
     out = [
         heading("If each draft were K tokens long", "× plain", cells),
-        line(("K\\α ", "$quiet"), (head, "$quiet"), (f"{own:>{size}.2f}", "bold $accent")),
+        line(("K\\α ", "$quiet"), (head, "$quiet"), (f"{alpha:>{size}.2f}", "bold $accent")),
     ]
     for k, row in zip(WHAT_IF_LENGTHS, table, strict=True):
         marked = row[-1] == most > 1

@@ -1,4 +1,4 @@
-"""How thoughts are shown, and what is told of one on a line."""
+"""The display of thoughts, and the line about one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ...errors import counted
 from ..text.cells import fit, width
 
 Thoughts = Literal["open", "folded", "hidden"]
-"""How thoughts are shown: whole, as a line once the answer begins, or not at all."""
+"""Display of thoughts: whole, folded to a line once the answer begins, or not at all."""
 
 
-def thoughts_named(name: str) -> Thoughts:
-    """The way that a setting names, which is checked already."""
-    return next(way for way in get_args(Thoughts) if way == name)
+def parse_thoughts(name: str) -> Thoughts:
+    """Return the display that a checked setting names."""
+    return next(display for display in get_args(Thoughts) if display == name)
 
 
 THOUGHT_FOR = "Thought for {}"
-"""What leads the line about a thought, with the time in it."""
+"""Beginning of the line about a thought, with a place for the time."""
 
 
 def thought_line(spent: Share, lead: str = THOUGHT_FOR, cells: int = 100, *, passes: bool = True) -> str:
-    """What a thought came to, on a line: `Thought for 12 s · 340 tokens · 3.1 tokens a pass`, as much as there is room for;
-    `passes`: whether they are known."""
+    """Format a thought's figures, as many as fit: `Thought for 12 s · 340 tokens · 3.1 tokens a pass`; `passes`: whether its
+    passes are known."""
     parts = [lead.format(clock(spent.seconds)), counted(spent.tokens, "token")]
     if passes and spent.passes:
         parts.append(f"{spent.tokens_per_pass:.1f} tokens a pass")
@@ -33,7 +33,7 @@ def thought_line(spent: Share, lead: str = THOUGHT_FOR, cells: int = 100, *, pas
 
 
 def clock(seconds: float) -> str:
-    """How long a thought took: `under 0.1 s`, `0.4 s`, `12 s`, `2 min 5 s`."""
+    """Format the duration of a thought: `under 0.1 s`, `0.4 s`, `12 s`, `2 min 5 s`."""
     if seconds < 0.05:
         return "under 0.1 s"
     if seconds < 9.95:

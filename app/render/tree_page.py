@@ -1,8 +1,8 @@
-"""The tree page: one step's token tree, the accepted path lit, and what the step cost."""
+"""The tree page: one step's token tree with the accepted path highlighted, and the step's costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ...engine.messages import StepRecord
 from ..chat.entries import Answer
@@ -12,18 +12,18 @@ from ..text.cells import fit, one_line
 from ..text.charts import bar, percent
 from ..text.lines import StyledLine, ends, length, line, paragraph, track
 from ..theming.colouring import INKS, Colouring, ink_name
-from .inspection import gathered, inspect
-from .runs import RUNS_READ, most_telling
+from .inspection import beam_sentence, inspect
+from .runs import RUNS_READ, best_example
 from .tree_rows import SIGNS, Role, StepTree, TreeRow, tree_rows
 
 BAR_CELLS = 8
-"""Cells of the bar beside a probability."""
+"""Cells of a probability's bar."""
 
 LEAST_SHOWN = 0.01
-"""Probabilities below this have no bar."""
+"""Smallest probability with a bar."""
 
 BAR_FROM = 42
-"""Least width of a page that has bars."""
+"""Least width of a page with bars."""
 
 ROLES: dict[Role, str] = {
     "guide": "$faint",
@@ -33,13 +33,13 @@ ROLES: dict[Role, str] = {
     "branch": "$quiet",
     "fold": "italic $quiet",
 }
-"""Styles of what is not on the accepted path; that has the colour of its run."""
+"""Styles outside of the accepted path, which has the colour of its run."""
 
 LEAST_FOR_NOTE = 8
-"""Rows from which on there is room for what the drafter says."""
+"""Least height of a page with the drafter's note."""
 
 PROMPT = "⟨prompt⟩"
-"""Stands for the prompt's last token, which no step names."""
+"""Placeholder for the prompt's last token, which no step has."""
 
 LEGEND: tuple[tuple[str, Role, str], ...] = (
     ("●", "trunk", "last token"),
@@ -53,7 +53,7 @@ BEAM_LEGEND: tuple[tuple[str, Role, str], ...] = (
     ("×", "cross", "given up"),
     ("─", "guide", "open"),
 )
-"""Signs, their places in the tree, and what they mean."""
+"""Signs, their places in the tree, and their meanings."""
 
 
 def tree_lines(
@@ -63,38 +63,37 @@ def tree_lines(
     cells: int,
     height: int,
     *,
-    way: Colouring = "length",
+    colouring: Colouring = "length",
     paused: bool = False,
     keys: str = "",
-    weighing: bool = False,
+    scoring: bool = False,
 ) -> list[StyledLine]:
-    """The page.
+    """Lay out the page.
 
     Args:
-        answer: whose step; None if there is none.
-        index: of its runs, the selected one; the last step if None.
+        answer: the answer; None if there is none.
+        index: the selected run of the answer; the last step if None.
         pieces: token texts of the model.
-        height: rows, all of which the tree may take.
-        way: in which the transcript tells runs apart, as `effective` has it: the path looks like its run there.
-        paused: whether the answer waits between two steps.
-        keys: what goes on where it waits, such as "F9 one pass".
-        weighing: whether the step's probabilities are on their way.
+        height: rows of the page, all of which the tree may take.
+        colouring: the transcript's colouring in effect: the path looks like its run there.
+        paused: whether the answer is paused between two steps.
+        keys: keys that continue a paused answer, such as "F9 one pass".
+        scoring: whether the step's probabilities are being computed.
     """
     if answer is None or not len(answer.log):
         return _nothing(answer, cells, paused=paused, keys=keys)
-    step = step_shown(answer, index)
+    step = choose_step(answer, index)
     record = answer.log.record(step)
     pending = answer.log.record(step - 1).tokens[-1:] if step else []
     tree = StepTree.of(record, pending[0] if pending else -1)
     run = answer.runs[step]
-    lit, trunk = _colours(ink_name(way, run.shade, run.together))
+    path_style, trunk = _path_styles(ink_name(colouring, run.shade, run.together))
 
     out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
     if answer.figures.certainty:
-        return [*out, (), *paragraph("A server sends text, not what it drafted: there is no tree to show.", cells, "$quiet")][
-            :height
-        ]
-    if weighing:
+        out += [(), *paragraph("A server sends text, not what it drafted: there is no tree to show.", cells, "$quiet")]
+        return out[:height]
+    if scoring:
         out[-1] = ends(out[-1], line(("… %", "$accent")), cells)
     if record.note:
         note = paragraph(one_line(record.note), cells, "italic $accent")
@@ -102,35 +101,39 @@ def tree_lines(
     if height - len(out) >= 12:
         out.append(())
     if tree.beams is None and (record.earlier or not record.tokens):
-        told = inspect(answer, step, pieces)
-        out += paragraph(gathered(told), cells, "$foreground")
-        out += [(), *paragraph(" ".join(told.tokens), cells, lit)] if told.tokens else []
+        inspection = inspect(answer, step, pieces)
+        out += paragraph(beam_sentence(inspection), cells, "$foreground")
+        out += [(), *paragraph(" ".join(inspection.tokens), cells, path_style)] if inspection.tokens else []
         return out[:height]
-    styles: dict[Role, str] = {**ROLES, "trunk": f"bold {trunk}", "path": f"bold {lit}", "choice": f"bold {lit}"}
+    path_style = f"bold {path_style}"
+    styles: dict[Role, str] = {**ROLES, "trunk": f"bold {trunk}", "path": path_style, "choice": path_style}
     foot = _foot(tree, record, cells, styles)
     room = height - len(out)
     tight = room < 10 + len(foot)
     side = (5 + (BAR_CELLS + 1 if cells >= BAR_FROM else 0)) if tree.probs else 0  # for probabilities, on the right
-    piece: Callable[[int], str] = lambda token: PROMPT if token < 0 else pieces.text(token)  # noqa: E731
+
+    def piece(token: int) -> str:
+        return PROMPT if token < 0 else pieces.text(token)
+
     rows = tree_rows(tree, piece, cells - side, max(3, room if tight else room - len(foot)))
     out += [_row(row, cells, side, styles, trunk) for row in rows]
-    if not record.tree_tokens and (others := record.nodes - len(tree.tokens)) > 0:
-        out.append(line((fit(f"   … {others} more nodes that are not guesses", cells), "italic $quiet")))
+    if not record.tree_tokens and (hidden := record.nodes - len(tree.tokens)) > 0:
+        out.append(line((fit(f"   … {hidden} more nodes that are not guesses", cells), "italic $quiet")))
     if not tight:
         out += foot
     return out
 
 
-def step_shown(answer: Answer, index: int | None) -> int:
-    """The step that the page is about: that of a run; else the last one, or of an answer that is over the most telling one."""
+def choose_step(answer: Answer, index: int | None) -> int:
+    """Return the step of run number `index`; without one the last step, of a finished answer the best example."""
     last = len(answer.log) - 1
     if index is None and answer.done:
-        index = most_telling(answer, range(max(0, last + 1 - RUNS_READ), last + 1))
+        index = best_example(answer, range(max(0, last + 1 - RUNS_READ), last + 1))
     return last if index is None else min(index, last)
 
 
-def _colours(name: str) -> tuple[str, str]:
-    """Styles of the tokens on the path, and of the line beside them, from the name of their run's ink."""
+def _path_styles(name: str) -> tuple[str, str]:
+    """Return the styles of the path's tokens and of its line, from the name of their run's ink."""
     ink = INKS[name]
     return ink.style, f"${ink.colour}" if ink.behind else "$primary"
 
@@ -182,28 +185,24 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
 
 
 def _row(row: TreeRow, cells: int, side: int, styles: Mapping[Role, str], trunk: str) -> StyledLine:
-    """One row of the tree, with its probability at the right."""
+    """Lay out a row of the tree, with its probability at the right."""
     left = tuple((span.text, styles[span.role]) for span in row.spans)
     if not side or row.prob is None:
         return left
     accepted = any(span.role in ("path", "choice", "open") for span in row.spans)
     gap = cells - side - length(left)
-    shown = bar(row.prob, BAR_CELLS) if row.prob >= LEAST_SHOWN else ""
-    drawn = track(shown, BAR_CELLS, trunk if accepted else "$quiet") if side > 5 else ()
-    return (
-        *left,
-        (" " * (gap + (side > 5)), ""),
-        *drawn,
-        (f"{percent(row.prob):>5}", "$foreground" if accepted else "$quiet"),
-    )
+    filled = bar(row.prob, BAR_CELLS) if row.prob >= LEAST_SHOWN else ""
+    bar_line = track(filled, BAR_CELLS, trunk if accepted else "$quiet") if side > 5 else ()
+    number = (f"{percent(row.prob):>5}", "$foreground" if accepted else "$quiet")
+    return (*left, (" " * (gap + (side > 5)), ""), *bar_line, number)
 
 
 def _foot(tree: StepTree, record: StepRecord, cells: int, styles: Mapping[Role, str]) -> list[StyledLine]:
-    """The legend, in the styles of the tree."""
+    """Lay out the legend in the styles of the tree."""
     out: list[StyledLine] = [()]
     shares = [*(f" {percent(share)}" for share in record.shares), *[""] * len(record.drafters)]
-    who = zip(SIGNS, record.drafters, shares, strict=False) if tree.sources else ()
-    drafters = ((sign, "$foreground", one_line(name) + share) for sign, name, share in who)
+    grown_by = zip(SIGNS, record.drafters, shares, strict=False) if tree.sources else ()
+    drafters = ((sign, "$foreground", one_line(name) + share) for sign, name, share in grown_by)
     signs = ((sign, styles[role], meaning) for sign, role, meaning in (LEGEND if tree.beams is None else BEAM_LEGEND))
     for sign, style, meaning in (*signs, *drafters):
         entry = ((sign, style), (f" {meaning}", "$quiet"))

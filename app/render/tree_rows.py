@@ -1,5 +1,5 @@
-"""A step's token tree as rows of text: the accepted path runs straight down, what was refused branches off. No styles, no
-screen: each piece of text has a role, and the page that shows it gives roles their colours.
+"""A step's token tree as rows of text: the accepted path runs straight down, refused branches leave it. Each piece of text has
+a role, to which the page gives a style.
 
     ● ␣the
     ┠─× ␣old
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal, NamedTuple
 
 from ...engine.messages import StepRecord
@@ -29,10 +30,10 @@ INDENT = 3
 """Cells of each level of branches below a refused one."""
 
 SIGNS = "¹²³⁴⁵⁶⁷⁸⁹"
-"""Signs of the drafters of a tree, behind the tokens that they guessed."""
+"""Signs of a tree's drafters, after the tokens that they guessed."""
 
 LEAST_ROOM = 8
-"""Cells that a branch needs; what has fewer is counted, not drawn."""
+"""Cells that a branch needs; one with fewer is counted, not drawn."""
 
 
 class Span(NamedTuple):
@@ -47,8 +48,8 @@ class TreeRow(NamedTuple):
 
     spans: tuple[Span, ...]
     prob: float | None = None
-    """The target's probability of what the row shows: of a branch its first token, on the path all of the row. Under beam
-    search the share of the branch among the open texts."""
+    """The target's probability of a branch's first token, or of a whole row of the path. Under beam search, the branch's share
+    among the open texts."""
     nodes: tuple[int, ...] = ()
     folded: int = 0
 
@@ -59,7 +60,7 @@ class TreeRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepTree:
-    """What a step verified, and what came of it."""
+    """The tree of a step and the outcome of its verification."""
 
     tokens: Sequence[int]
     """The token of each node; node 0 was pending before the step [n]."""
@@ -68,18 +69,18 @@ class StepTree:
     path: list[int]
     """Accepted nodes, beginning with 0."""
     choice: int | None
-    """The target's own token after the path; None where the answer was cut before it."""
+    """The target's own token after the path; None if the answer was cut before it."""
     guesses: int
-    """Nodes from this one on are a lookahead window's: no guesses of what comes next."""
+    """First node of a lookahead window: nodes from there on are no guesses of the next tokens."""
     probs: Sequence[float]
     """The target's probability of the token of each node after 0, then of the choice; empty if not recorded."""
     beams: list[int] | None = None
     """Under beam search, the last nodes of the texts that go on or have just ended; None under other methods."""
     sources: Sequence[int] = ()
-    """Where several drafters grew the tree: bit i is set for a node that the one with the sign SIGNS[i] guessed [n]."""
+    """Bits of each node if several drafters grew the tree: bit i is set if the one with SIGNS[i] guessed it [n]."""
 
     def shares(self) -> dict[int, float]:
-        """The share of each node of the beams that go on, in the probability of all of them; all 0 where none was recorded."""
+        """Return the share of each node of the open beams in the probability of all beams; all 0 if none was recorded."""
         likely = [1.0]
         for node, parent in enumerate(self.parents[1:], 1):
             likely.append(likely[parent] * (self.probs[node - 1] if self.probs else 0.0))
@@ -95,12 +96,18 @@ class StepTree:
 
     @classmethod
     def of(cls, step: StepRecord, pending: int) -> StepTree:
-        """The tree of a step; `pending` is the token before it, which a step without a draft does not name."""
+        """Build the tree of a step; `pending` is the token before it, which a step without a draft does not have."""
         if not step.tree_tokens:
-            line = step.tokens[:-1]
-            choice = step.tokens[-1] if step.tokens else None
-            probs = step.probs[-1:] if not line else []  # those of nodes that are no guesses have no place here
-            return cls([pending, *line], list(range(-1, len(line))), list(range(len(line) + 1)), choice, len(line) + 1, probs)
+            chain = step.tokens[:-1]
+            count = len(chain) + 1
+            return cls(
+                [pending, *chain],
+                parents=list(range(-1, len(chain))),
+                path=list(range(count)),
+                choice=step.tokens[-1] if step.tokens else None,
+                guesses=count,
+                probs=step.probs[-1:] if not chain else [],  # nodes that are no guesses have no probabilities here
+            )
         count = len(step.tree_tokens)
         parents = [-1, *(parent if 0 <= parent < i else 0 for i, parent in enumerate(step.tree_parents[1:count], 1))]
         parents += [0] * (count - len(parents))
@@ -117,26 +124,26 @@ class StepTree:
             beams = [node for node, depth in enumerate(depths) if depth == max(depths)]
             if path[-1] and path[-1] not in parents:
                 beams = path[-1:]
-            return cls(step.tree_tokens, parents, path, None, count, probs, beams)
+            return cls(step.tree_tokens, parents, path, choice=None, guesses=count, probs=probs, beams=beams)
         choice = step.tokens[-1] if len(step.tokens) == len(path) else None
         guesses = step.drafted + 1 if step.drafted < count - 1 else count
         sources = step.sources if len(step.drafters) > 1 and len(step.sources) == count else []
         return cls(step.tree_tokens, parents, path, choice, guesses, probs, sources=sources)
 
     def prob(self, node: int) -> float | None:
-        """The target's probability of a node's token; None for node 0, and where it was not recorded."""
+        """Return the target's probability of a node's token; None for node 0, and if it was not recorded."""
         return self.probs[node - 1] if self.probs and node else None
 
 
 class Plan(NamedTuple):
-    """How much detail a layout of a tree has."""
+    """The level of detail of a tree's layout."""
 
     spread: bool
-    """Every token of the path on a row of its own."""
+    """Whether every token of the path has a row."""
     levels: int
-    """Branches of branches drawn, in depth."""
+    """Greatest depth of drawn branches of branches."""
     siblings: int
-    """Refused branches drawn at each node; −1: all of them are counted in one row before the target's choice."""
+    """Most refused branches drawn at each node; −1: all of them are counted in one row before the target's choice."""
     lines: int
     """Rows of one branch."""
 
@@ -145,28 +152,29 @@ PLANS = (
     Plan(True, 99, 99, 2),
     Plan(False, 99, 99, 2),
     Plan(False, 99, 99, 1),
-    *(Plan(False, 2, 99, 1), Plan(False, 1, 12, 1), Plan(False, 0, 8, 1)),
-    *(Plan(False, 0, siblings, 1) for siblings in (4, 2, 1, 0, -1)),
+    Plan(False, 2, 99, 1),
+    Plan(False, 1, 12, 1),
+    *(Plan(False, 0, siblings, 1) for siblings in (8, 4, 2, 1, 0, -1)),
 )
-"""From the most detail to the least; the first that fits is taken."""
+"""Plans from the most detail to the least; the first that fits is used."""
 
 
 def visible(text: str) -> str:
-    """A token's text with its spaces visible, and of a bearable length."""
+    """Return a token's text with visible spaces, cut to PIECE_CELLS."""
     return fit(text.replace(" ", "␣"), PIECE_CELLS)
 
 
 def tree_rows(tree: StepTree, piece: Callable[[int], str], cells: int, height: int | None = None) -> list[TreeRow]:
-    """The tree as rows.
+    """Lay a tree out in rows.
 
     Args:
         piece: token id → its text, sanitised, on one line.
         cells: width of a row; at least 16 to be of use.
-        height: most rows, at least 3; as many as it takes if None. What does not fit is folded: "… 12 more".
+        height: most rows, at least 3; as many as it takes if None. The others are folded: "… 12 more".
     """
     rows: list[TreeRow] = []
     for plan in PLANS:
-        if plan.spread and not tree.probs:  # nothing to say beside each token
+        if plan.spread and not tree.probs:  # a token's row would show nothing else
             continue
         rows = _Layout(tree, piece, cells, plan).rows()
         if height is None or len(rows) <= height:
@@ -176,10 +184,10 @@ def tree_rows(tree: StepTree, piece: Callable[[int], str], cells: int, height: i
 
 
 def _middle_folded(rows: list[TreeRow], height: int, cells: int) -> list[TreeRow]:
-    """The first and last rows, and between them how many nodes there are in the others."""
+    """Return the first and last rows, with the number of the nodes between them."""
     end = next(i for i, row in enumerate(reversed(rows), 1) if not row.folded)  # the target's choice: always shown
     tail = max(end, (height - 1) // 2) if height >= 6 else 1
-    if tail < end:  # no room for the window's own row
+    if tail < end:  # no room for the window's row
         rows = [*rows[:-end], *rows[len(rows) - end + 1 :], rows[-end]]
     head = height - 1 - tail
     hidden = rows[head : len(rows) - tail]
@@ -196,15 +204,18 @@ class _Layout:
     """A layout of a tree by one plan."""
 
     def __init__(self, tree: StepTree, piece: Callable[[int], str], cells: int, plan: Plan) -> None:
-        self.tree, self.piece, self.cells, self.plan = tree, piece, cells, plan
+        self.tree = tree
+        self.piece = piece
+        self.cells = cells
+        self.plan = plan
         self.children: list[list[int]] = [[] for _ in tree.tokens]
         self.sizes = [1] * len(tree.tokens)
         """Nodes in each node's branch, itself included."""
-        self.going = tree.shares()
+        self.open_shares = tree.shares()
         accepted = set(tree.path)
         drawn = [node for node in range(1, len(tree.tokens)) if node < tree.guesses or node in accepted]
         self.window = len(tree.tokens) - 1 - len(drawn)
-        """Nodes of the window that are not on the path: counted, not drawn."""
+        """Number of window nodes off the path, which are counted, not drawn."""
         for node in drawn:
             self.children[tree.parents[node]].append(node)
         for node in reversed(drawn):
@@ -229,7 +240,7 @@ class _Layout:
                 line = []
                 out += self._forks(branches)
         if refused:
-            out.append(self._counted(refused))
+            out.append(self._fold(refused))
         out.append(self._end())
         if self.window:
             text = fit(f"   … {self.window} more in the window", self.cells)
@@ -242,22 +253,20 @@ class _Layout:
         return visible(self.piece(self.tree.tokens[node])) + signs
 
     def _trunk(self, nodes: list[int]) -> list[TreeRow]:
-        """Accepted nodes without a branch between them."""
+        """Lay out accepted nodes without a branch between them."""
         out = []
-        for line in self._filled(nodes, self.cells - 2)[0]:
-            spans = [Span("┃ ", "trunk"), *self._tokens(line, self.cells - 2, "path")]
-            prob: float | None = 1.0 if self.tree.beams is None else None
-            for node in line:
-                own = self._prob(node)
-                prob = None if own is None or prob is None else prob * own
-            out.append(TreeRow(tuple(spans), prob, tuple(line)))
+        for line in self._wrap(nodes, self.cells - 2)[0]:
+            spans = (Span("┃ ", "trunk"), *self._tokens(line, self.cells - 2, "path"))
+            probs = [prob for node in line if (prob := self._prob(node)) is not None]
+            known = self.tree.beams is None and len(probs) == len(line)
+            out.append(TreeRow(spans, prod(probs) if known else None, tuple(line)))
         return out
 
     def _end(self) -> TreeRow:
         tree = self.tree
         if tree.beams is not None:
-            left = "one text is left" if tree.beams == tree.path[-1:] else f"{counted(len(tree.beams), 'text')} open"
-            return TreeRow((Span("┗━ ", "trunk"), Span(fit(left, self.cells - 3), "fold")))
+            text = "one text is left" if tree.beams == tree.path[-1:] else f"{counted(len(tree.beams), 'text')} open"
+            return TreeRow((Span("┗━ ", "trunk"), Span(fit(text, self.cells - 3), "fold")))
         if tree.choice is None:
             text = "nothing is certain yet" if len(tree.path) == 1 else "the answer ends here"
             return TreeRow((Span("┗━ ", "trunk"), Span(fit(text, self.cells - 3), "fold")))
@@ -265,36 +274,35 @@ class _Layout:
         return TreeRow((Span("┗━ ", "trunk"), Span(text, "choice")), tree.probs[-1] if tree.probs else None)
 
     def _forks(self, nodes: list[int]) -> list[TreeRow]:
-        """Branches at a node of the path that were refused, or are open; the likeliest first where that is known."""
+        """Lay out the refused or open branches at a node of the path, the likeliest first if that is known."""
         nodes = self._ordered(nodes)
-        shown, rest = nodes[: self.plan.siblings], nodes[self.plan.siblings :]
         out: list[TreeRow] = []
-        for node in shown:
-            cross = Span("─ ", "guide") if node in self.going else Span("× ", "cross")
+        for node in nodes[: self.plan.siblings]:
+            cross = Span("─ ", "guide") if node in self.open_shares else Span("× ", "cross")
             start = (Span("┠", "trunk"), Span("─", "guide"), cross)
             out += self._branch(node, start, (Span("┃", "trunk"), Span("   ", "guide")), 0)
-        if rest:
-            out.append(self._counted(sum(self.sizes[node] for node in rest)))
+        if rest := nodes[self.plan.siblings :]:
+            out.append(self._fold(sum(self.sizes[node] for node in rest)))
         return out
 
-    def _counted(self, count: int) -> TreeRow:
+    def _fold(self, count: int) -> TreeRow:
         text = fit(_more(count), self.cells - 3)
         return TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), Span(text, "fold")), folded=count)
 
     def _ordered(self, nodes: list[int]) -> list[int]:
         if not self.tree.probs:
             return nodes
-        return sorted(nodes, key=lambda node: (node not in self.going, -(self._prob(node) or 0.0)))
+        return sorted(nodes, key=lambda node: (node not in self.open_shares, -(self._prob(node) or 0.0)))
 
     def _prob(self, node: int) -> float | None:
-        return self.tree.prob(node) if self.tree.beams is None else self.going.get(node)
+        return self.tree.prob(node) if self.tree.beams is None else self.open_shares.get(node)
 
     def _branch(self, node: int, start: tuple[Span, ...], under: tuple[Span, ...], level: int) -> list[TreeRow]:
-        """A refused branch: its chain of only children, then what forks below.
+        """Lay out a refused branch: its chain of only children, then the forks below.
 
         Args:
-            start: what stands left of its first row.
-            under: what stands left of the others.
+            start: spans left of its first row.
+            under: spans left of the others.
             level: 0 for a branch of the path, 1 for a branch of that, and so on.
         """
         chain = [node]
@@ -304,7 +312,7 @@ class _Layout:
         below = sum(self.sizes[fork] for fork in forks)
         room = self.cells - sum(width(span.text) for span in under)
         open_forks = bool(forks) and level < self.plan.levels and room - INDENT >= LEAST_ROOM
-        lines, rest = self._filled(chain, room, self.plan.lines, 0 if open_forks else below)
+        lines, rest = self._wrap(chain, room, self.plan.lines, 0 if open_forks else below)
         hidden = rest + (0 if open_forks and not rest else below)
         out = []
         for i, line in enumerate(lines):
@@ -321,14 +329,14 @@ class _Layout:
             forks = self._ordered(forks)
             for fork in forks:
                 end = fork == forks[-1]
-                dead = self.tree.beams is not None and fork not in self.going
+                dead = self.tree.beams is not None and fork not in self.open_shares
                 corner = Span("└─" if end else "├─", "guide"), Span("×", "cross") if dead else Span(" ", "guide")
                 guides = (*under, *corner), (*under, Span("   " if end else "│  ", "guide"))
                 out += self._branch(fork, *guides, level + 1)
         return out
 
-    def _filled(self, nodes: list[int], room: int, lines: int | None = None, below: int = 0) -> tuple[list[list[int]], int]:
-        """Nodes in lines that fit, one blank between tokens; how many did not.
+    def _wrap(self, nodes: list[int], room: int, lines: int | None = None, below: int = 0) -> tuple[list[list[int]], int]:
+        """Wrap nodes to lines, with one blank between tokens; returns the lines and the number of nodes left over.
 
         Args:
             lines: most lines; as many as it takes if None.
@@ -358,7 +366,7 @@ class _Layout:
         return sum(width(self.text(node)) + 1 for node in line) - 1
 
     def _suffix(self, line: Sequence[int], hidden: int, room: int) -> str:
-        """How the end of a line says that there are more; short where there is little room."""
+        """Return the note of hidden nodes at the end of a line, as long as fits."""
         free = room - self._cells(line)
         return next((text for text in (f" {_more(hidden)}", f" …{hidden}", " …") if width(text) <= free), " …")
 
@@ -367,6 +375,6 @@ class _Layout:
         for i, node in enumerate(line):
             if i:
                 out.append(Span(" ", "guide"))
-            own: Role = "open" if role == "branch" and node in self.going else role
-            out.append(Span(fit(self.text(node), room), own))
+            open_branch = role == "branch" and node in self.open_shares
+            out.append(Span(fit(self.text(node), room), "open" if open_branch else role))
         return out

@@ -10,27 +10,26 @@ from ..text.cells import one_line
 from ..text.lines import StyledLine, flowed, length
 
 ENDS: dict[Severity, str] = {"information": "quiet", "warning": "warning", "error": "error"}
-"""How bad an answer's end is → the style in which it is told."""
+"""Severity of an answer's end → its style."""
 
 SIGN = " · "
 """Between two parts of the line."""
 
 
 def verdict(answer: Answer, model: str = "", *, speeds: bool = True) -> StyledLine:
-    """The line about a finished answer, with the names of its styles (quiet, success, warning, error): how it ended unless by
-    itself, how many times as fast as plain decoding it was, tokens a pass and a second, methods, why nothing was drafted.
+    """Format the line about a finished answer, with the names of its styles (quiet, success, warning, error): an early end, the
+    speedup over plain decoding, tokens a pass and a second, methods, the reason if nothing was drafted.
 
     Args:
-        model: the model's name, where it is to be told.
-        speeds: whether to tell how fast it came; not where that is told beside it.
+        model: name of the model, to be shown; empty to leave it out.
+        speeds: whether to show the speeds.
     """
     parts = _parts(answer, model, speeds=speeds)
-    return tuple(part for each in parts for part in ((SIGN, "quiet"), each))[1:]
+    return tuple(joined for part in parts for joined in ((SIGN, "quiet"), part))[1:]
 
 
 def verdict_lines(answer: Answer, cells: int) -> list[StyledLine]:
-    """The line on as many rows as it takes, broken between its parts; below it what made the answer slower than plain decoding,
-    if it was."""
+    """Wrap the line between its parts; below it the reason if the answer was slower than plain decoding."""
     rows: list[StyledLine] = []
     for part in _parts(answer, "", speeds=True):
         if rows and length(rows[-1]) + len(SIGN) + length((part,)) <= cells:
@@ -43,22 +42,24 @@ def verdict_lines(answer: Answer, cells: int) -> list[StyledLine]:
 
 
 def verdict_text(answer: Answer, model: str = "") -> str:
-    """The line as text."""
+    """Format the line as plain text."""
     return "".join(text for text, _ in verdict(answer, model))
 
 
 def against(ratio: float, other: str = "plain") -> tuple[str, str]:
     """Put a ratio of two speeds into words; returns them and their style."""
-    said, style = times(ratio), _style(ratio)
+    style = _style(ratio)
     if style == "success":
-        return f"{said} faster than {other}", style
-    return (f"as fast as {other}", style) if style == "quiet" else (f"slower than {other} ({said})", style)
+        return f"{times(ratio)} faster than {other}", style
+    return (f"as fast as {other}", style) if style == "quiet" else (f"slower than {other} ({times(ratio)})", style)
 
 
 def _style(ratio: float) -> str:
-    """Style of a speed beside plain decoding's. What is the same to a decimal is as fast: it repeats no better."""
-    near = round(ratio, 1)
-    return "success" if near > 1 else "quiet" if near == 1 else "warning"
+    """Return the style of a speedup. Equal to one decimal counts as equal: measurements repeat no better."""
+    rounded = round(ratio, 1)
+    if rounded == 1:
+        return "quiet"
+    return "success" if rounded > 1 else "warning"
 
 
 def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
@@ -77,8 +78,10 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
         elif figures.contended:
             parts.append(("speedup unknown: the machine was busy", "warning"))
         parts.append((f"{figures.tokens_per_step:.1f} tokens a pass" if figures.steps else "", "quiet"))
-        speed = "slowed down" if figures.rested else speed_of(figures.tokens_per_second) if figures.tokens_per_second else ""
-        parts.append((speed, "quiet"))
+        if figures.rested:
+            parts.append(("slowed down", "quiet"))
+        elif figures.tokens_per_second:
+            parts.append((speed_of(figures.tokens_per_second), "quiet"))
     parts.append((" on ".join(filter(None, (_methods(answer), one_line(model)))), "quiet"))
     parts.append((f"passes {served}" if served else "", "quiet"))
     parts.append((_undrafted(answer), "quiet"))
@@ -89,7 +92,7 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
 
 
 def _methods(answer: Answer) -> str:
-    """The methods; of several, with what a pass of each gave: `greedy 1.0 → draft 8.5`."""
+    """Name the methods; if there are several, with the tokens a pass of each: `greedy 1.0 → draft 8.5`."""
     totals = answer.by_method
     if len(totals) < 2 or not all(part.tokens_per_step for part in totals.values()):
         return one_line(" → ".join(answer.methods)).strip()
@@ -97,7 +100,7 @@ def _methods(answer: Answer) -> str:
 
 
 def _undrafted(answer: Answer) -> str:
-    """Say why nothing was drafted; empty where something was, and for greedy decoding, which never drafts."""
+    """Explain why nothing was drafted; empty if something was, and for greedy decoding, which never drafts."""
     figures, methods = answer.figures, [get_method(name) for name in answer.methods]
     if figures.drafted or all(method.name == "greedy" for method in methods):
         return ""

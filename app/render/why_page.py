@@ -1,5 +1,4 @@
-"""The page on speed: why an answer was no faster, each cause with the speed that it would have had without it, and the change
-that promises the most."""
+"""The page on speed: the causes that held an answer back, each with the speed without it, and the most promising change."""
 
 from __future__ import annotations
 
@@ -13,43 +12,43 @@ from ..text.lines import StyledLine, cut, flowed, line, paragraph, track
 from .verdict import against
 
 MOST = 4
-"""Causes that are named."""
+"""Most causes that are shown."""
 SCALE = 4.0
-"""Times plain's speed at which a bar is full."""
+"""Speedup of a full bar."""
 BAR = 12
 """Cells of a bar."""
 
 
 def why_lines(
-    answer: Answer | None, found: Diagnosis | None, cells: int, key: str = "", *, in_force: bool = False
+    answer: Answer | None, diagnosis: Diagnosis | None, cells: int, key: str = "", *, in_force: bool = False
 ) -> list[StyledLine]:
-    """The page.
+    """Lay out the page.
 
     Args:
-        answer: whose; None if there is none.
-        found: what is known of it; None while it is being written.
-        key: makes the change.
+        answer: the answer; None if there is none.
+        diagnosis: its diagnosis; None while it is being written.
+        key: the key that makes the change.
         in_force: whether the change has been made.
     """
     if answer is None:
         return paragraph("No answer yet. After one, this page says what held it back.", cells, "$quiet")
-    if found is None:
+    if diagnosis is None:
         return paragraph("When the answer is complete, this page says what held it back.", cells, "$quiet")
     out: list[StyledLine] = []
-    if found.speedup:
-        said, style = _compared(found)
-        out += flowed(line((said, f"bold ${style}")), cells)
-        out += [*(paragraph(_sum(found), cells, "$quiet") if found.cost else []), ()]
-    for cause in found.causes[:MOST]:
+    if diagnosis.speedup:
+        words, style = _comparison(diagnosis)
+        out += flowed(line((words, f"bold ${style}")), cells)
+        out += [*(paragraph(_quotient(diagnosis), cells, "$quiet") if diagnosis.cost else []), ()]
+    for cause in diagnosis.causes[:MOST]:
         out += paragraph(cause.sentence, cells, "$foreground")
-        if cause.gain and found.speedup:
-            without = found.speedup * cause.gain
-            drawn = track(bar(min(1.0, without / SCALE), BAR), BAR, "$quiet")
-            out.append(line(("without it ", "$quiet"), *drawn, (f" {without:.1f}×", "bold $foreground")))
+        if cause.gain and diagnosis.speedup:
+            without = diagnosis.speedup * cause.gain
+            bar_line = track(bar(min(1.0, without / SCALE), BAR), BAR, "$quiet")
+            out.append(line(("without it ", "$quiet"), *bar_line, (f" {without:.1f}×", "bold $foreground")))
         out.append(())
-    if not found.causes:
-        out += [*paragraph(_without_cause(found), cells, "$foreground"), ()]
-    if (change := found.change) is not None:
+    if not diagnosis.causes:
+        out += [*paragraph(_without_cause(diagnosis), cells, "$foreground"), ()]
+    if (change := diagnosis.change) is not None:
         out.append(line(("What would help most", "bold $primary")))
         out += paragraph(change.sentence, cells, "$foreground")
         if change.speedup:
@@ -58,7 +57,7 @@ def why_lines(
             out.append(line(("in force from now on", "$quiet")))
         elif change.method and key:
             out += flowed(line((key, "bold $primary"), (" does it, also in the middle of an answer", "$quiet")), cells)
-    totals = answer.by_method.get(found.part, answer.totals)
+    totals = answer.by_method.get(diagnosis.part, answer.totals)
     if any(rates := totals.position_acceptance):
         right = right_or_accepted(answer.label)
         out += [(), line((f"{right.capitalize()} at position n", "bold $primary"))]
@@ -71,49 +70,51 @@ def why_lines(
     return [cut(row, cells) for row in out]
 
 
-def why_text(found: Diagnosis) -> str:
-    """A diagnosis as lines of plain text, as `specchat why` prints it."""
-    said = [f"{_compared(found)[0]}.", *filter(None, (_sum(found),))] if found.speedup else []
-    for cause in found.causes[:MOST]:
-        without = f" Without it: {found.speedup * cause.gain:.1f}× plain." if cause.gain and found.speedup else ""
-        said.append(f"- {cause.sentence}{without}")
-    if found.change is not None:
-        expected = f" Expected: {found.change.speedup:.1f}× plain." if found.change.speedup else ""
-        said.append(f"What would help most: {found.change.sentence}{expected}")
-    return "\n".join(said) or _without_cause(found)
+def why_text(diagnosis: Diagnosis) -> str:
+    """Format a diagnosis as lines of plain text, for `specchat why`."""
+    lines = [f"{_comparison(diagnosis)[0]}.", *filter(None, (_quotient(diagnosis),))] if diagnosis.speedup else []
+    for cause in diagnosis.causes[:MOST]:
+        without = diagnosis.speedup * cause.gain
+        lines.append(f"- {cause.sentence}" + (f" Without it: {without:.1f}× plain." if without else ""))
+    if (change := diagnosis.change) is not None:
+        expected = f" Expected: {change.speedup:.1f}× plain." if change.speedup else ""
+        lines.append(f"What would help most: {change.sentence}{expected}")
+    return "\n".join(lines) or _without_cause(diagnosis)
 
 
-def made(change: Change) -> str:
-    """What has been done, once a change is made."""
+def change_notice(change: Change) -> str:
+    """Report a change that was made."""
     if get_method(change.method).plain:
         return f"Now decoding plainly ({change.method})."
     settings = "".join(f", {key}={value}" for key, value in change.settings.items())
     return f"Now decoding with {change.method}{settings}."
 
 
-def unchanged(found: Diagnosis | None) -> str:
-    """Why the key has nothing to change: there is nothing, it takes more than a key, or it has been done."""
-    if found is None:
+def no_change_notice(diagnosis: Diagnosis | None) -> str:
+    """Explain why the key changes nothing: there is nothing to change, it takes more than a key, or it has been done."""
+    if diagnosis is None:
         return "Nothing to change: no answer is complete yet."
-    if found.change is None:
-        return f"Nothing to change. {found.causes[0].sentence if found.causes else _without_cause(found)}"
-    return f"No key can change this: {found.change.sentence}" if not found.change.method else "The change is in force already."
+    if diagnosis.change is None:
+        return f"Nothing to change. {diagnosis.causes[0].sentence if diagnosis.causes else _without_cause(diagnosis)}"
+    if not diagnosis.change.method:
+        return f"No key can change this: {diagnosis.change.sentence}"
+    return "The change is in force already."
 
 
-def _compared(found: Diagnosis) -> tuple[str, str]:
-    """How fast the answer came, or the part of it that is looked into, and its style."""
-    said, style = against(found.speedup)
-    return f"{one_line(found.part)}’s part: {said}" if found.part else said[:1].upper() + said[1:], style
+def _comparison(diagnosis: Diagnosis) -> tuple[str, str]:
+    """Put the speedup of the answer, or of the part in question, into words; returns them and their style."""
+    words, style = against(diagnosis.speedup)
+    return f"{one_line(diagnosis.part)}’s part: {words}" if diagnosis.part else words[:1].upper() + words[1:], style
 
 
-def _sum(found: Diagnosis) -> str:
-    """Write the sum behind the speedup: tokens of a pass ÷ its cost in plain passes."""
-    if not found.cost:
+def _quotient(diagnosis: Diagnosis) -> str:
+    """Format the division behind the speedup: tokens of a pass ÷ its cost in plain passes."""
+    if not diagnosis.cost:
         return ""
-    return f"{found.tokens:.2f} tokens ÷ {found.cost:.2f} plain passes = {times(found.speedup)}"
+    return f"{diagnosis.tokens:.2f} tokens ÷ {diagnosis.cost:.2f} plain passes = {times(diagnosis.speedup)}"
 
 
-def _without_cause(found: Diagnosis) -> str:
-    if found.speedup:
+def _without_cause(diagnosis: Diagnosis) -> str:
+    if diagnosis.speedup:
         return "Nothing held it back: this is what the method gives on this text."
     return "Nothing seems to have held it back; what a plain pass takes here is not known."
