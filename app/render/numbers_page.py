@@ -181,9 +181,7 @@ def _trend(trend: Trend, cells: int) -> list[StyledLine]:
     note = f"{counted(trend.count, 'pass', 'passes')}{per_column}, longest {trend.highest:.0f}"
     out = [heading("Tokens a pass", note, cells)]
     for row in columns(values, trend.highest, SPARK_ROWS):
-        out.append(
-            tuple((column * column_width, f"${bar_name(value)}") for column, value in zip(row, values, strict=True))
-        )
+        out.append(tuple((column * column_width, f"${bar_name(value)}") for column, value in zip(row, values, strict=True)))
     return out
 
 

@@ -24,7 +24,7 @@ from ..chat.dialogue import Busy, Dialogue
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
 from ..race.record import RaceRecord
-from ..render.thoughts import thoughts_named
+from ..render.thoughts import parse_thoughts
 from ..settings import actions
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts, shown_keys
@@ -294,7 +294,7 @@ class SpecchatApp(TerminalApp):
             if self.races.screen is not None:
                 self.races.screen.race.set_pace(after.pace)
         if before.thoughts != after.thoughts:
-            self.view.thoughts = thoughts_named(after.thoughts)
+            self.view.thoughts = parse_thoughts(after.thoughts)
             if self.races.screen is not None:
                 self.races.screen.thoughts(self.view.thoughts)
         if before.keymap != after.keymap:

@@ -19,8 +19,8 @@ from ....errors import NotPossible, UserError
 from ...attach.attachments import attach, compose
 from ...chat.dialogue import Busy
 from ...render.inspection_rows import strip_rows
-from ...render.thoughts import thoughts_named
-from ...render.why_page import made, unchanged
+from ...render.thoughts import parse_thoughts
+from ...render.why_page import change_notice, no_change_notice
 from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
 from ...text.cells import FOLDED
@@ -116,7 +116,7 @@ class ChatScreen(Screen[None]):
         self.input.offer, self.input.choose, self.input.complete = self._entered, self.suggestions.names.move, self._complete
         settings = self.host.live.settings
         self._colour(way_named(settings.colours))
-        self.view.thoughts = thoughts_named(settings.thoughts)
+        self.view.thoughts = parse_thoughts(settings.thoughts)
         self.panel.open("" if settings.panel == "off" else settings.panel)
         self.refresh_dialogue()
         if self._piped:
@@ -438,10 +438,10 @@ class ChatScreen(Screen[None]):
         found = self.panel.diagnosis()
         change = found.change if found is not None else None
         if change is None or not change.method or self.panel.in_force(found):
-            self.host.tell(unchanged(found), until=lambda: self.panel.page != "speed")
+            self.host.tell(no_change_notice(found), until=lambda: self.panel.page != "speed")
             return
         self.dialogue.switch(change.method, dict(change.settings))
-        self.query_one(StatusLine).flash(Content.styled(made(change), "bold $accent"))
+        self.query_one(StatusLine).flash(Content.styled(change_notice(change), "bold $accent"))
         self.refresh_dialogue()
         self.panel.update(now=True)
 

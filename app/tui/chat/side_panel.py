@@ -19,7 +19,7 @@ from ...chat.why import Diagnosis, diagnose
 from ...race.guests import short_name
 from ...render.method_page import method_lines
 from ...render.numbers_page import Curve, numbers_lines
-from ...render.tree_page import step_shown, tree_lines
+from ...render.tree_page import choose_step, tree_lines
 from ...render.why_page import why_lines
 from ...settings.keymap import shown_keys
 from ...text.lines import StyledLine
@@ -222,9 +222,9 @@ class SidePanel(Vertical):
             answer is not None
             and answer.done
             and len(answer.log) > 0
-            and dialogue.score_step(answer, step_shown(answer, index))
+            and dialogue.score_step(answer, choose_step(answer, index))
         )
-        return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys, weighing=waits)
+        return tree_lines(answer, index, pieces, cells, height, colouring=way, paused=paused, keys=keys, scoring=waits)
 
     def diagnosis(self) -> Diagnosis | None:
         """What held the shown answer back; None without one that is complete."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ...chat.entries import Answer
 from ...render.inspection_rows import strip_rows
-from ...render.runs import Place, RunSpot, above, beside, most_telling, outermost, place_of, run_at
+from ...render.runs import Place, RunSpot, adjacent_run, best_example, find_place, outermost, run_above, run_at
 from .stack import BlockStack
 
 Move = Literal["previous", "next", "above", "below", "first", "last"]
@@ -50,7 +50,7 @@ class RunCursor:
     def sign(self) -> str:
         """Stands for a run of which nothing is to be seen; empty for others."""
         answer = self.answer
-        if self.place is None or self.place.seen or self.spot is None or answer is None:
+        if self.place is None or self.place.visible or self.spot is None or answer is None:
             return ""
         own = answer.own_text(self.spot.run)
         return "⏎" if "\n" in own else "␣" if own.isspace() else "◌"
@@ -93,7 +93,7 @@ class RunCursor:
                 continue
             runs = {run for _, run in view.blocks[place[0]].row(place[1]).pieces if run >= 0}
             shown, seen = shown or (place if runs else None), seen | runs
-        found = most_telling(self._answer_of(shown[0]), seen) if shown is not None else None
+        found = best_example(self._answer_of(shown[0]), seen) if shown is not None else None
         return RunSpot(shown[0], found) if shown is not None and found is not None else last
 
     def _answer_of(self, block: int) -> Answer:
@@ -121,9 +121,9 @@ class RunCursor:
             return
         match where:
             case "previous" | "next":
-                found = beside(blocks, spot, -1 if where == "previous" else 1)
+                found = adjacent_run(blocks, spot, -1 if where == "previous" else 1)
             case "above" | "below":
-                found = above(blocks, spot, -1 if where == "above" else 1, self._cell)
+                found = run_above(blocks, spot, -1 if where == "above" else 1, self._cell)
             case "first" | "last":
                 found = outermost(blocks, -1 if where == "first" else 1)
         if found is not None:
@@ -182,7 +182,7 @@ class RunCursor:
         if not isinstance(entry, Answer) or run >= len(entry.runs) or self.view.blocks[block].hides(run):
             self.stop()
             return
-        self.place = place_of(self.view.blocks[block], run)
+        self.place = find_place(self.view.blocks[block], run)
 
     @property
     def on_last(self) -> bool:
@@ -234,7 +234,7 @@ class RunCursor:
         self._repaint()
         answer = self.answer
         self.spot = spot
-        self.place = None if spot is None else place_of(self.view.blocks[spot.block], spot.run)
+        self.place = None if spot is None else find_place(self.view.blocks[spot.block], spot.run)
         self.at_end = self.on_last
         looked_into = self.answer
         if self.by_keys and spot is not None and looked_into is not None and looked_into.runs[spot.run].thought_tokens:

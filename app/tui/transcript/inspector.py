@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...chat.pieces import Pieces
-from ...render.inspection import LIT, inspect
+from ...render.inspection import RUN, inspect
 from ...render.inspection_rows import inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
 from ...text.lines import PAD
@@ -50,5 +50,5 @@ class Inspector(LineView, can_focus=False):
         bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"${INKS[ink].colour}")
         self.styles.height = rows
         lit = INKS[ink].style if INKS[ink].behind else "bold $foreground"
-        drawn = [tuple((text, lit if style == LIT else style) for text, style in row) for row in told]
+        drawn = [tuple((text, lit if style == RUN else style) for text, style in row) for row in told]
         self.show([(*bar, *row) for row in [*drawn, *[()] * (rows - len(drawn))]])

@@ -22,7 +22,7 @@ from textual.strip import Strip
 
 from ...chat.entries import Answer
 from ...chat.transcript import Transcript
-from ...render.blocks import EntryBlock, block_of
+from ...render.blocks import EntryBlock, make_block
 from ...render.thoughts import Thoughts
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Colouring, effective
@@ -129,7 +129,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         changed: int | None = None
         for index in range(self._open, len(entries)):
             if index == len(self.blocks):
-                self.blocks.append(block_of(self.transcript, index, self._cells, self.thoughts))
+                self.blocks.append(make_block(self.transcript, index, self._cells, self.thoughts))
                 self.tops.append(0)
                 first: int | None = 0
                 self.blocks[index].update()
@@ -205,7 +205,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         return index, block.offset(y - self.tops[index])
 
     def _row_of(self, index: int, offset: int) -> int:
-        return self.tops[index] + self.blocks[index].row_of(offset)
+        return self.tops[index] + self.blocks[index].row_at(offset)
 
     def _reset(self) -> None:
         self._waiting = []
@@ -244,8 +244,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
             from .markdown_rows import as_markdown, markdown_rows  # 20 ms, and most chats never ask
 
-            dark, block.worn = self.app.current_theme.dark, self.app.theme_variables
-            block.rendered = markdown_rows(as_markdown(block.entry), self._cells, block.worn, dark) or None
+            dark, block.colours = self.app.current_theme.dark, self.app.theme_variables
+            block.rendered = markdown_rows(as_markdown(block.entry), self._cells, block.colours, dark) or None
 
     def _render_more(self, seconds: float = SLICE, place: tuple[int, float] | None = None) -> None:
         """Render what waits, the last first, for so many seconds; the rest when the screen has had its turn. What is at the top
@@ -338,7 +338,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             return Strip.blank(self.size.width, self._plain)
         index, local = place
         block = self.blocks[index]
-        if block.rendered is not None and block.worn is not self.app.theme_variables:
+        if block.rendered is not None and block.colours is not self.app.theme_variables:
             self._render_markdown(block)  # in other colours; the rows stay as many
         lit = self.cursor.lit(index, local)
         key = (index, local, self.blocks[index].version(local), lit)

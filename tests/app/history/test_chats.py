@@ -16,7 +16,7 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history import past
 from specchat.app.history.chats import AFTER, BEFORE, Chats
-from specchat.app.history.past import PastSync, forget_deleted, past_folder, wanted
+from specchat.app.history.past import PastSync, draftable, forget_deleted, past_folder
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.schema import NEXT_TURN, stored
 from specchat.app.history.store import Store, purge
@@ -254,16 +254,16 @@ class Told:
         self.sent: list[Remember] = []
         self.remembering = PastSync(self.sent.append, lambda: 1)
         self.keys: set[int] = set()
-        self.remembering.opened()
+        self.remembering.model_loaded()
 
     def settle(self, resting: bool = True) -> None:
         """Let it look until it has nothing more to say."""
         said = -1
         while said != len(self.sent):
             said = len(self.sent)
-            self.remembering.told(sorted(self.keys))
+            self.remembering.set_indexed(sorted(self.keys))
             self.remembering._due = 0.0
-            self.remembering.idle(resting)
+            self.remembering.tick(resting)
             if self.remembering._thread is not None:
                 self.remembering._thread.join()
             for command in self.sent[said:]:
@@ -285,7 +285,7 @@ def test_kept_answers_are_told_and_deleted_ones_forgotten(store: Store) -> None:
     assert [text for _, text in told.sent[1].answers] == ["one", "two", "three"]  # the oldest first
     chats.delete(first)
     told.settle(resting=False)  # in the middle of an answer too
-    assert told.keys == wanted(store.db)[0].keys()
+    assert told.keys == draftable(store.db)[0].keys()
     assert len(told.keys) == 1
     branch = put_answers(store, "three")  # once for both
     told.settle()
@@ -295,7 +295,7 @@ def test_kept_answers_are_told_and_deleted_ones_forgotten(store: Store) -> None:
     chats.delete(branch)
     chats.undelete(first)
     told.settle()
-    assert told.keys == wanted(store.db)[0].keys()
+    assert told.keys == draftable(store.db)[0].keys()
     assert len(told.keys) == 2
 
 
@@ -311,19 +311,19 @@ def test_the_oldest_answers_go_when_there_are_too_many(store: Store, monkeypatch
     put_answers(store, "defg")
     told.settle()
     assert [text for command in told.sent for _, text in command.answers] == ["12345678", "abc", "defg"]
-    assert told.keys == wanted(store.db)[0].keys()
+    assert told.keys == draftable(store.db)[0].keys()
     assert len(told.keys) == 2
 
 
 def test_an_answer_that_is_being_written_lets_nobody_look_through_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
-    real = past.wanted
+    real = past.draftable
 
-    def wanted(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
+    def draftable(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
         looks.append(db)  # it takes a tenth of a second in a history of 10,000 chats
         return real(db)
 
-    monkeypatch.setattr(past, "wanted", wanted)
+    monkeypatch.setattr(past, "draftable", draftable)
     told = Told()
     put_answers(store, "one", "two")
     told.settle()

@@ -16,7 +16,7 @@ from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
-from specchat.app.history.resume import continued, own_values
+from specchat.app.history.resume import chat_settings, resume_settings
 from specchat.app.history.typed import NEW, Drafts, Typed
 from specchat.app.history.writing import ChatSnapshot, snapshot
 from specchat.app.settings.fields import Settings
@@ -362,7 +362,7 @@ def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monke
 
 
 def test_the_settings_of_a_chat_come_back(opened: Any) -> None:
-    settings = continued(Settings(), opened)
+    settings = resume_settings(Settings(), opened)
     assert (settings.model, settings.draft_model) == ("/models/own", ("/models/small", "/models/tiny"))
     assert settings.device == Settings().device
     assert (settings.method, settings.methods) == ("lookup", {"lookup": {"max_ngram": 4}})
@@ -372,7 +372,7 @@ def test_the_settings_of_a_chat_come_back(opened: Any) -> None:
 
 def test_what_the_command_line_asks_for_goes_before_them(opened: Any) -> None:
     given = {"model": "builtin", "sampling.seed": 3}
-    settings = continued(changed(Settings(), given), opened, given)
+    settings = resume_settings(changed(Settings(), given), opened, given)
     assert (settings.model, settings.draft_model) == ("builtin", ())
     assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 3)
 
@@ -386,7 +386,7 @@ def test_what_another_version_wrote_is_left_out(opened: Any) -> None:
         "stop": [""],
         "max_tokens": 9,
     }
-    assert own_values(opened) == {"sampling.seed": 5, "max_tokens": 9}
+    assert chat_settings(opened) == {"sampling.seed": 5, "max_tokens": 9}
 
 
 async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Make, engine: Any) -> None:

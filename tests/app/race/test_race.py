@@ -17,7 +17,7 @@ from specchat.app.export.race_html import photo_finish, remarks
 from specchat.app.race.entry import RaceEntry, split_prompt
 from specchat.app.race.lane import FULL
 from specchat.app.race.race import MOST_ROUNDS, Race, slower
-from specchat.app.race.subject import suggested, talk
+from specchat.app.race.subject import race_prompt, suggest_methods
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.race.photo_finish import headline
@@ -251,31 +251,31 @@ def test_the_record_has_what_the_lanes_wrote(dialogue: Dialogue, engine: FakeEng
 
 
 def test_who_might_race(dialogue: Dialogue) -> None:
-    assert suggested(dialogue) == ["greedy", "lookup"]
+    assert suggest_methods(dialogue) == ["greedy", "lookup"]
     dialogue.unavailable = {"lookup": "No trees."}
-    assert suggested(dialogue) == ["greedy", "recompute"]  # there is nothing better
+    assert suggest_methods(dialogue) == ["greedy", "recompute"]  # there is nothing better
     dialogue.methods, dialogue.unavailable = (
         known_methods(),
         dict.fromkeys(("eagle", "medusa", "dflash", "mtp", "pard"), "It needs a trained drafter."),
     )
-    assert suggested(dialogue) == ["greedy", "lookup", "draft"]
+    assert suggest_methods(dialogue) == ["greedy", "lookup", "draft"]
     dialogue.method = "tree"
-    assert suggested(dialogue) == ["greedy", "tree", "draft"]
+    assert suggest_methods(dialogue) == ["greedy", "tree", "draft"]
     dialogue.method = "recompute"
-    assert suggested(dialogue) == ["greedy", "draft", "lookup"]
+    assert suggest_methods(dialogue) == ["greedy", "draft", "lookup"]
 
 
 def test_what_is_raced_on(dialogue: Dialogue) -> None:
-    assert talk(dialogue, None) is None
+    assert race_prompt(dialogue, None) is None
     answer = Answer("greedy", "identical")
     answer.add(records("greedy", [1])[0])
     dialogue.transcript.entries += [Prompt("One"), answer, Prompt("Two"), answer]
     dialogue.transcript.system = "Be brief."
-    found = talk(dialogue, None)
+    found = race_prompt(dialogue, None)
     assert found is not None
     assert found[0] == "Two"
     assert [message["content"] for message in found[1]] == ["Be brief.", "One", "1 ", "Two"]
-    found = talk(dialogue, "Three")
+    found = race_prompt(dialogue, "Three")
     assert found is not None
     assert [message["content"] for message in found[1]] == ["Be brief.", "One", "1 ", "Two", "1 ", "Three"]
     assert len(dialogue.transcript.entries) == 4

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import Pieces
-from specchat.app.render.inspection import LABEL, LIT, inspect, quoted, verdict
+from specchat.app.render.inspection import LABEL, RUN, inspect, quoted, verdict
 from specchat.app.render.inspection_rows import inspection_rows, wrapped
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.render.tree_rows import StepTree, TreeRow, tree_rows
@@ -183,7 +183,7 @@ def test_quotations() -> None:
     assert quoted("⏎") == "‘⏎’"
     assert quoted("abcdefgh", 5) == "‘abcd…’"
     assert quoted("abcdefgh", 5, end=True) == "‘…efgh’"
-    assert said(cut((("one ", LABEL), ("two three", LIT)), 9)) == "one two …"
+    assert said(cut((("one ", LABEL), ("two three", RUN)), 9)) == "one two …"
 
 
 # A token tree as rows of text

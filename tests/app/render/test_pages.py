@@ -18,7 +18,7 @@ from specchat.app.chat.pieces import Pieces
 from specchat.app.render.blocks import TAIL, EntryBlock
 from specchat.app.render.method_page import method_lines
 from specchat.app.render.numbers_page import Curve, numbers_lines
-from specchat.app.render.runs import beside, outermost, place_of, run_at
+from specchat.app.render.runs import adjacent_run, find_place, outermost, run_at
 from specchat.app.render.thoughts import Thoughts
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.render.verdict import against, verdict, verdict_lines, verdict_text
@@ -212,7 +212,7 @@ def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, cert
 
 
 def test_probabilities_on_their_way_have_a_sign(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:
-    page = text(tree_lines(written(tree_steps()), 1, Pieces(vocabulary), 50, 30, weighing=True))
+    page = text(tree_lines(written(tree_steps()), 1, Pieces(vocabulary), 50, 30, scoring=True))
     assert "… %" in page
     assert "… %" not in text(tree_lines(written(tree_steps()), 1, Pieces(vocabulary), 50, 30))
 
@@ -414,11 +414,11 @@ def test_the_cursor_goes_where_runs_can_be_seen() -> None:
         out, spot = [], outermost([block], -1)
         while spot is not None:
             out.append(spot.run)
-            place = place_of(block, spot.run)
+            place = find_place(block, spot.run)
             assert place is not None
-            if place.seen:
+            if place.visible:
                 assert run_at(block, place.first, place.cell) == spot.run
-            spot = beside([block], spot, 1)
+            spot = adjacent_run([block], spot, 1)
         return out
 
     folded = stops()

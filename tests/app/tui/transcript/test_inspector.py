@@ -9,7 +9,7 @@ import pytest
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.render.blocks import EntryBlock
 from specchat.app.render.inspection_rows import strip_rows
-from specchat.app.render.runs import RunSpot, above, beside, outermost, place_of, run_at
+from specchat.app.render.runs import RunSpot, adjacent_run, find_place, outermost, run_above, run_at
 from specchat.app.tui.transcript.inspector import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
 
@@ -43,13 +43,13 @@ def test_every_run_is_found_where_it_is_drawn(make_steps: Make) -> None:
             if run >= 0 and row not in shown.setdefault(run, []):
                 shown[run].append(row)
     for run in range(len(made.runs)):
-        place = place_of(block, run)
+        place = find_place(block, run)
         assert place is not None
         if run in shown:
-            assert (place.first, place.last, place.seen) == (shown[run][0], shown[run][-1], True)
+            assert (place.first, place.last, place.visible) == (shown[run][0], shown[run][-1], True)
             assert run_at(block, place.first, place.cell) == run
         else:
-            assert not place.seen
+            assert not place.visible
             assert place.first == max(row for other, rows in shown.items() if other < run for row in rows)
 
 
@@ -65,12 +65,12 @@ def test_left_and_right_go_through_all_runs_with_text_and_back(make_steps: Make)
     found = []
     while spot is not None:
         found.append(spot)
-        spot = beside(chat, spot, 1)
+        spot = adjacent_run(chat, spot, 1)
     assert found == spots
     spot = outermost(chat, 1)
     while spot is not None:
         assert spot == found.pop()
-        spot = beside(chat, spot, -1)
+        spot = adjacent_run(chat, spot, -1)
     assert not found
     assert outermost(blocks(Prompt("one")), 1) is None
     assert outermost([], 1) is None
@@ -83,12 +83,12 @@ def test_up_and_down_keep_to_a_column_across_answers() -> None:
     seen = []
     while spot is not None:
         seen.append(spot)
-        spot = above(chat, spot, 1, 5)
+        spot = run_above(chat, spot, 1, 5)
     assert seen == [RunSpot(0, 1), RunSpot(0, 4), RunSpot(2, 1), RunSpot(2, 4)]
     spot = seen[-1]
     while spot is not None:
         assert spot == seen.pop()
-        spot = above(chat, spot, -1, 5)
+        spot = run_above(chat, spot, -1, 5)
     assert not seen
 
 
@@ -117,7 +117,7 @@ def chosen(app: Any) -> str:
 def cell_of(app: Any, spot: RunSpot) -> tuple[int, int]:
     """Column and row in the view where a run is drawn."""
     view = app.chat_screen.view
-    place = place_of(view.blocks[spot.block], spot.run)
+    place = find_place(view.blocks[spot.block], spot.run)
     assert place is not None
     return view.margin + place.cell + 1, view.tops[spot.block] + place.first - view.scroll_offset.y
 
