@@ -1,4 +1,4 @@
-"""The files of a folder, found without what git ignores, and ranked by what is typed."""
+"""The files of a folder without those that git ignores, ranked by a query."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from time import monotonic
 from ..text.cells import folded
 
 MOST_ENTRIES = 20_000
-"""Entries of one folder, without what is in its folders: more are not looked at."""
+"""Most entries of one folder that are read."""
 GIT_SECONDS = 5
-"""How long git is waited for."""
+"""Longest wait for git."""
 
 
 def walk(folder: Path, seconds: float = inf) -> Iterator[Path]:
-    """The files below a folder, in order; hidden ones are left out, and in a repository what git ignores.
+    """Yield the files below a folder in order, without hidden ones and those that git ignores.
 
     Args:
-        folder: where to begin; that it is ignored itself does not matter.
-        seconds: the longest look; what was found until then is all there is.
+        folder: the root, which may be ignored itself.
+        seconds: time after which the search ends.
     """
-    end, ignored, stack = monotonic() + seconds, _ignored(folder), [folder]
+    end = monotonic() + seconds
+    ignored = _ignored(folder)
+    stack = [folder]
     while stack:
         at = stack.pop()
         try:
-            with os.scandir(at) as found:
-                entries = sorted(islice(found, MOST_ENTRIES), key=lambda entry: entry.name)
+            with os.scandir(at) as scan:
+                entries = sorted(islice(scan, MOST_ENTRIES), key=lambda entry: entry.name)
         except OSError:
             continue
         deeper = []
@@ -51,11 +53,11 @@ def walk(folder: Path, seconds: float = inf) -> Iterator[Path]:
 
 
 def _ignored(folder: Path) -> set[Path]:
-    """Files and folders that git ignores; none outside of a repository, or without git."""
-    # No program that a stranger's repository names for watching its files is run.
+    """Return the files and folders that git ignores; none outside of a repository, or without git."""
+    # A repository may name a program for watching its files, which must not run.
     git = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z"]
     try:
-        told = subprocess.run(
+        process = subprocess.run(
             [*git, "--others", "--ignored", "--exclude-standard", "--directory"],
             cwd=folder,
             capture_output=True,
@@ -64,25 +66,25 @@ def _ignored(folder: Path) -> set[Path]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return set()
-    return {folder / os.fsdecode(name) for name in told.stdout.split(b"\0") if name}
+    return {folder / os.fsdecode(name) for name in process.stdout.split(b"\0") if name}
 
 
 def score(query: str, name: str) -> float | None:
-    """How well a name answers what was typed, higher is better; None if it lacks a letter of it.
+    """Rate how well a name matches a query, higher is better; None if it lacks a letter of it.
 
     Letters count in their order; those that follow each other, begin a word or belong to the last part count more.
     """
-    wanted, text = folded(query), folded(name)
-    if not wanted:
+    pattern, text = folded(query), folded(name)
+    if not pattern:
         return -float(name.count("/")) - len(name) / 1000
     last = text.rfind("/") + 1
-    at = text.find(wanted, last)
-    at = text.find(wanted) if at < 0 else at
+    at = text.find(pattern, last)
+    at = text.find(pattern) if at < 0 else at
     if at >= 0:  # as one piece
         begins = at == 0 or text[at - 1] in "/._- "
         return 1000.0 + 200 * (at >= last) + 100 * begins + 50 * (at == last) - len(text) / 10
     total, at, before = 0.0, -1, -2
-    for letter in wanted:
+    for letter in pattern:
         at = text.find(letter, at + 1)
         if at < 0:
             return None
@@ -92,6 +94,6 @@ def score(query: str, name: str) -> float | None:
 
 
 def ranked(query: str, names: Iterable[str], most: int = 6) -> list[str]:
-    """The names that answer best what was typed."""
+    """Return the names that match a query best."""
     scored = [(value, name) for name in names if (value := score(query, name)) is not None]
     return [name for _, name in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:most]]

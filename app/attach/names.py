@@ -1,4 +1,4 @@
-"""Completing the name of a file: behind an @, or as a command's argument. What was typed, what there is, how it is spelled."""
+"""Completion of a file's name after an @ or in a command's argument."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ...plain_file import user_path
 from .files import ranked, walk
 
 MOST_NAMES = 10_000
-"""Files that are offered: a look at all of them at each key must not be felt."""
+"""Most files that are offered: ranking them at each key must not be felt."""
 
 LOOK_SECONDS = 3.0
-"""Time for finding the files below a folder; what was found until then is offered."""
+"""Longest search for the files below a folder."""
 
 
 class Suggestion(NamedTuple):
-    """Something that a word may become."""
+    """A suggested completion of a word."""
 
     name: str
     what: str = ""
-    """A few words about it."""
+    """Its description in a few words."""
     closes: bool = False
-    """A space follows it, for what comes next."""
+    """Whether a space follows it, for the next word."""
 
 
 _OPEN = re.compile(r"""(?<!\S)@(?:"([^"\n]*)|'([^'\n]*)|([^\s@"']*))$""")
 
 
-def typed(before: str) -> tuple[int, str] | None:
-    """Where the @ is whose name is being typed, and what there is of the name; None if none is.
+def open_mention(before: str) -> tuple[int, str] | None:
+    """Find the @ whose name is being typed; returns its index and the name so far, None if there is none.
 
     Args:
         before: the line up to the cursor.
@@ -44,8 +44,8 @@ def typed(before: str) -> tuple[int, str] | None:
     return match.start(), match[1] or match[2] or match[3] or ""
 
 
-def spelled(name: str) -> str:
-    """A name as a mention; a file's is closed by a space, a folder's stays open for what is in it."""
+def format_mention(name: str) -> str:
+    """Format a name as a mention; a file's is closed by a space, a folder's stays open for its files."""
     folder = name.endswith("/")
     if not re.search(r"\s|^[\"']|[.,;:!?)]$", name):
         return f"@{name}" if folder else f"@{name} "
@@ -54,22 +54,22 @@ def spelled(name: str) -> str:
 
 
 def as_typed(name: str) -> str:
-    """A file's name with its bytes that are no UTF-8 as they are shown."""
+    """Return a file's name with escapes for bytes outside UTF-8."""
     return re.sub("[\udc80-\udcff]", lambda byte: f"\\u{ord(byte[0]):04x}", name)
 
 
 def names_below(folder: Path) -> list[str]:
-    """Files below a folder and the folders that hold them, relative to it; what git ignores and hidden ones are left out."""
+    """List the files below a folder and their folders, relative to it, without hidden ones and those that git ignores."""
     files = [PurePosixPath(file.relative_to(folder).as_posix()) for file in islice(walk(folder, LOOK_SECONDS), MOST_NAMES)]
     folders = {f"{parent}/" for file in files for parent in file.parents if parent.name}
     return sorted(folders) + [name for file in files if (name := as_typed(str(file))).isprintable()]
 
 
-def folder_of(query: str) -> str | None:
-    """The one folder whose names are offered where a name leads out of the working folder, or to what is hidden in it.
+def query_folder(query: str) -> str | None:
+    """Return the only folder whose names are offered, for a query that leads out of the working folder or to a hidden name.
 
     Returns:
-        the folder as typed, with its slash (empty for the working folder); None where files at any depth are offered.
+        the folder as typed, with its slash (empty for the working folder); None if files at any depth are offered.
     """
     if not (query.startswith(("~", "/", "./", "../", ".")) or "/." in query):
         return None
@@ -77,7 +77,7 @@ def folder_of(query: str) -> str | None:
 
 
 def names_in(folder: str) -> list[str]:
-    """What is in one folder, folders with a slash at the end; nothing where it cannot be read."""
+    """List one folder's names, folders with a slash at the end; empty if it cannot be read."""
     try:
         with os.scandir(user_path(folder or ".")) as entries:
             names = [as_typed(entry.name) + "/" * entry.is_dir() for entry in islice(entries, MOST_NAMES)]
@@ -87,13 +87,13 @@ def names_in(folder: str) -> list[str]:
 
 
 def offers(query: str, names: Sequence[str], most: int = 6) -> list[str]:
-    """The best names for what was typed.
+    """Return the best names for a query.
 
     Args:
-        query: what follows the @.
-        names: of `names_in` the query's folder, or else of `names_below` the working folder.
+        query: the text after the @.
+        names: those of `names_in` the query's folder, or else of `names_below` the working folder.
     """
-    folder = folder_of(query)
+    folder = query_folder(query)
     if folder is None:
         return ranked(query, names, most)
     last = query[len(folder) :]

@@ -1,4 +1,4 @@
-"""A run of bench as one web page: the speedups as a chart with their intervals, the table, and what it was measured on."""
+"""A run of bench as one web page: the speedups as a chart with their intervals, the table, and the machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHART = (
 )
 
 REACH = 1.25
-"""The chart ends at so many times the greatest speedup: an interval of few prompts may go far beyond."""
+"""End of the chart, in times the greatest speedup: an interval of few prompts may go far beyond."""
 
 
 def bench_html(
@@ -48,8 +48,8 @@ def bench_html(
     best: Collection[int],
     look: Look,
 ) -> Iterator[str]:
-    """The page of a report as `bench --json` prints it, and of its table as on the terminal, with the numbers of the best rows.
-    `about` is what was run, the headline, how rows are averaged, and what it was measured on."""
+    """Yield the page of a report as `bench --json` prints it, with the terminal's table and the numbers of its best rows.
+    `about` is the run, the headline, the averaging of rows, and the machine."""
     run, verdict, *more = about
     model, where, _ = heading({"name": report["model"], **report}, "")
     yield head("specchat bench", look, template=BENCH_STYLE)
@@ -68,11 +68,11 @@ def bench_html(
     for i, row in enumerate(rows):
         cells = "".join(f"<td>{text(cell)}</td>" for cell in row)
         yield f'<tr class="best">{cells}</tr>\n' if i in best else f"<tr>{cells}</tr>\n"
-    yield "</table></div>\n" + "".join(f'<p class="about">{text(said)}</p>\n' for said in more) + "</main>\n</body>\n</html>\n"
+    yield "</table></div>\n" + "".join(f'<p class="about">{text(note)}</p>\n' for note in more) + "</main>\n</body>\n</html>\n"
 
 
 def _bar(row: Mapping[str, Any], end: float, look: Look) -> str:
-    """A method's row of the chart; the length of its bar, and the places of its lines, are parts of `end`."""
+    """Format a method's row of the chart; its lengths and places are shares of `end`."""
     speedup, low, high, passes = (row[key] for key in ("speedup", "speedup_low", "speedup_high", "tokens_per_step"))
     colour = look.colour(bar_name(passes or 1.0))
     drawn = f'<div class="bar" style="width: {speedup / end:.1%}; background: {colour}"></div>'
@@ -80,9 +80,9 @@ def _bar(row: Mapping[str, Any], end: float, look: Look) -> str:
     if low is not None and low < high:
         first, last = min(low / end, 1.0), min(high / end, 1.0)
         drawn += f'<div class="range" style="left: {first:.1%}; width: {last - first:.1%}"></div>'
-    each = f"{passes:.2f} tokens a pass" if passes else "–"
+    pass_text = f"{passes:.2f} tokens a pass" if passes else "–"
     return (
         f'<span>{text(row["method"])}</span><div class="track">{drawn}</div>'
         f'<span class="number detail">{row["tokens_per_second"] or 0:.1f} tokens/s</span>'
-        f'<span class="number detail">{each}</span><span class="number gain">{speedup:.2f}×</span>\n'
+        f'<span class="number detail">{pass_text}</span><span class="number gain">{speedup:.2f}×</span>\n'
     )

@@ -1,5 +1,5 @@
-"""Chats and races as files: a web page, JSON that can be opened again, and chats as Markdown too (docs/files.md tells more).
-The format goes by the file's name, no file is overwritten unasked, and all of it is written or nothing."""
+"""Chats and races as files: a web page, JSON that can be opened again, and chats as Markdown too (docs/files.md). The suffix of
+a file decides its format, no file is overwritten by default, and a file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from ..saved.chat_json import chat_json
 from ..saved.race_json import race_json
 from ..settings.locations import exports_folder
 from ..text.cells import one_line
-from ..theming.colouring import Colouring
-from ..theming.themes import Palette
 from .html import chat_html
 from .look import Look
 from .markdown import chat_markdown
@@ -29,14 +27,14 @@ from .race_html import race_html
 __all__ = ["FORMATS", "Look", "SavedChat", "capture", "export_chat", "export_race", "target"]
 
 FORMATS = {"html": "web page", "md": "Markdown", "json": "all there is"}
-"""Format, which is the file's suffix too → what it is."""
+"""Format, which is also the file's suffix → its description."""
 
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 """Suffix of a file → format."""
 
 _CHUNK = 1 << 16
 _BREATH_SECONDS = 0.001
-"""A pause after each chunk. Exports are written in a thread beside the interface, which then need not wait for its turn."""
+"""Pause after each chunk, so that an export's thread leaves the interface its turns."""
 
 _WHY = {
     errno.ENOSPC: "the disk is full",
@@ -53,25 +51,25 @@ _WHY = {
 
 
 def format_of(path: Path) -> str:
-    """The format that a file's suffix names.
+    """Return the format that a file's suffix names.
 
     Raises:
-        UserError: none; says which there are.
+        UserError: it names none; lists them.
     """
-    if known := SUFFIXES.get(path.suffix.lower()):
-        return known
+    if format := SUFFIXES.get(path.suffix.lower()):
+        return format
     has = f"ends in {one_line(path.suffix)}" if path.suffix else "has no extension"
     raise UserError(f"{one_line(path.name) or 'The file'} {has}. Choose .html, .md or .json.")
 
 
 def target(text: str, format: str | None = None, stem: str = "specchat") -> Path:
-    """The file that is meant.
+    """Return the file that an argument names.
 
     Args:
-        text: as typed; `~` is the home folder. A folder that exists, or nothing for that of exports, stands for a file in it
-            named by the time.
-        format: what it must be; by its suffix if None.
-        stem: how a name made up here begins.
+        text: the argument; `~` is the home folder. A folder that exists, or nothing for that of exports, stands for a file in
+            it named by the time.
+        format: the required format; that of the suffix if None.
+        stem: beginning of an automatic name.
 
     Raises:
         UserError: its suffix names no format, or another one than `format`.
@@ -95,18 +93,18 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
 
 
 def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
-    """Write a file: all of it, or nothing at all. Returns where it is.
+    """Write a file, whole or not at all; returns its path.
 
     Args:
-        path: where it shall be; `name-2.html` is taken if `name.html` exists.
+        path: the file; `name-2.html` is used if `name.html` exists.
         chunks: its text. Lone surrogates become escapes as JSON has them.
-        overwrite: take the place of a file that exists.
+        overwrite: replace a file that exists.
 
     Raises:
-        UserError: it cannot be written; nothing is left of it, and what was there before is as it was.
+        UserError: it cannot be written; nothing is left of it, and an existing file is unchanged.
     """
     try:
-        # A link stays one: the file that it leads to is replaced.
+        # The target of a link is replaced, not the link.
         place = path.resolve() if overwrite else path.absolute()
         if overwrite and place.exists() and not place.is_file():
             raise UserError(f"{one_line(str(path))} is not a regular file. Choose another name.")
@@ -125,13 +123,13 @@ def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
 
 
 def _free(place: Path) -> Path:
-    """The place, or the first one with a number that is free."""
+    """Return the path, or the first free one with a number."""
     numbered = (place.with_name(f"{place.stem}-{number}{place.suffix}") for number in count(2))
     return next(name for name in chain([place], numbered) if not os.path.lexists(name))
 
 
 def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False) -> Path:
-    """Write a chat in the format that the file's suffix names; returns where it is (`name-2.html` if there was a `name.html`).
+    """Write a chat in the format of the file's suffix; returns its path (`name-2.html` if `name.html` exists).
 
     Raises:
         UserError: the suffix names no format, or the file cannot be written; nothing is left of it.
@@ -139,22 +137,22 @@ def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False
     return write(path, chat_chunks(chat, format_of(path), look), overwrite)
 
 
-def export_race(record: RaceRecord, path: Path, palette: Palette, way: Colouring = "length", overwrite: bool = False) -> Path:
-    """Write a race as a web page or as JSON, by the file's suffix; returns where it is, as `export_chat` does.
+def export_race(record: RaceRecord, path: Path, look: Look, overwrite: bool = False) -> Path:
+    """Write a race as a web page or as JSON, by the file's suffix; returns its path as `export_chat` does.
 
     Raises:
         UserError: the suffix names no format, or the file cannot be written; nothing is left of it.
     """
-    return write(path, race_chunks(record, format_of(path), Look(palette, way)), overwrite)
+    return write(path, race_chunks(record, format_of(path), look), overwrite)
 
 
 def race_chunks(record: RaceRecord, format: str, look: Look) -> Iterator[str]:
-    """A race as `html` or `json`, piece by piece."""
+    """Yield a race as `html` or `json` in pieces."""
     return race_html(record, look) if format == "html" else race_json(record)
 
 
 def chat_chunks(chat: SavedChat, format: str, look: Look) -> Iterator[str]:
-    """A chat in one of FORMATS, piece by piece."""
+    """Yield a chat in one of FORMATS in pieces."""
     match format:
         case "html":
             return chat_html(chat, look)

@@ -1,4 +1,4 @@
-"""A chat as one web page that needs nothing else: no scripts, no files, no network."""
+"""A chat as one web page without scripts, further files or network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..render.thoughts import thought_line
 from ..render.verdict import verdict
 from ..saved.capture import SavedChat
 from ..theming.colouring import Ink
-from .look import Look, headline, told, visible
+from .look import Look, headline, tooltip, visible
 
 STYLE = """
 * { box-sizing: border-box; }
@@ -64,16 +64,16 @@ header .model { color: $foreground; }
   .hint { display: none; }
 }
 """.strip()
-"""The page's own style; $names are the theme's colours."""
+"""The page's style; $names are the theme's colours."""
 
 
 def text(raw: str) -> str:
-    """`raw` as text of a page: nothing in it is markup, nothing is invisible."""
+    """Escape text for a page: none of it is markup, none is invisible."""
     return escape(visible(raw), quote=True)
 
 
 def style(look: Look, template: str = STYLE) -> str:
-    """The page's style in the theme's colours, and a class for each ink."""
+    """Return the page's style in the theme's colours, with a class for each ink."""
     names = set(re.findall(r"\$([a-z-]+)", template)) - {"scheme"}
     out = template.replace("$scheme", "dark" if look.palette.dark else "light")
     for name in sorted(names, key=len, reverse=True):
@@ -82,7 +82,7 @@ def style(look: Look, template: str = STYLE) -> str:
 
 
 def rule(name: str, ink: Ink) -> str:
-    """The CSS class of an ink."""
+    """Return the CSS class of an ink."""
     parts = [f"color: {ink.colour};"]
     if ink.behind:
         parts.append(f"background: {ink.behind};")
@@ -94,8 +94,8 @@ def rule(name: str, ink: Ink) -> str:
 
 
 def head(title: str, look: Look, script: str = "", template: str = STYLE) -> str:
-    """All before the page's content; `script` is the one that may run."""
-    # Nothing may be fetched, and no script but ours may run, whatever a text says.
+    """Return the page up to its body; `script` is the only one that may run."""
+    # Whatever a text holds, nothing may be fetched, and no other script may run.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     if script:
         policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
@@ -108,9 +108,9 @@ def head(title: str, look: Look, script: str = "", template: str = STYLE) -> str
 
 
 def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
-    model, where, made = headline(chat.heading, chat.saved)
+    model, where, date = headline(chat.heading, chat.saved)
     yield head(f"specchat: {model}" if model else "specchat", look)
-    yield top(model, where, made) + "<main>\n"
+    yield top(model, where, date) + "<main>\n"
     if chat.transcript.system:
         yield f'<div class="system">{text(chat.transcript.system)}</div>\n'
     for entry in chat.transcript.entries:
@@ -127,10 +127,10 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
     yield "</main>\n</body>\n</html>\n"
 
 
-def top(model: str, where: str, made: str) -> str:
-    named = f'<span class="model">{text(model)}</span>' if model else ""
-    left = " · ".join(part for part in ("<b>specchat</b>", named, text(where)) if part)
-    return f"<header><div><span>{left}</span><span>{text(made)}</span></div></header>\n"
+def top(model: str, where: str, date: str) -> str:
+    name = f'<span class="model">{text(model)}</span>' if model else ""
+    left = " · ".join(part for part in ("<b>specchat</b>", name, text(where)) if part)
+    return f"<header><div><span>{left}</span><span>{text(date)}</span></div></header>\n"
 
 
 def _answer(answer: Answer, look: Look, model: str) -> Iterator[str]:
@@ -141,14 +141,15 @@ def _answer(answer: Answer, look: Look, model: str) -> Iterator[str]:
 
 
 def spans(answer: Answer, look: Look, clock: Sequence[float] = (), *, unfolded: bool = True) -> Iterator[str]:
-    """The runs of an answer.
+    """Yield the runs of an answer.
 
     Args:
-        look: theme and way of colouring.
-        clock: when each was there, in seconds, for a replay.
-        unfolded: its thoughts are there to be read at once.
+        look: theme and colouring.
+        clock: time of each run in seconds, for a replay.
+        unfolded: whether its thoughts are unfolded.
     """
-    method, thinking = "", False
+    method = ""
+    thinking = False
     summary = thought_line(answer.figures.thought)
     for index, run in enumerate(answer.runs):
         when = f' data-t="{clock[index] * 1000:.0f}"' if clock else ""
@@ -156,27 +157,28 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = (), *, unfolded: 
             if method:
                 yield f'<span class="mark" data-method="{text(run.method)} "{when}></span>'
             method = run.method
-        for thought, said in answer.own_pieces(index):
+        for thought, piece in answer.own_pieces(index):
             if thought != thinking:
-                opened = f'<details class="thought"{" open" * unfolded}><summary>{text(summary)}</summary>'
-                yield opened if thought else "</details>"
-                thinking, summary = thought, "Thought on"
-            yield span(said, look.ink(run), told(answer, index), when)
+                opening = f'<details class="thought"{" open" * unfolded}><summary>{text(summary)}</summary>'
+                yield opening if thought else "</details>"
+                thinking = thought
+                summary = "Thought on"
+            yield span(piece, look.ink(run), tooltip(answer, index), when)
     if thinking:
         yield "</details>"
 
 
 def figures(answer: Answer, model: str = "", *, speeds: bool = True) -> str:
-    """The sentence below an answer; `model`: the name of its model, where it is to tell it."""
-    parts = [f'<span class="{css}">{text(said)}</span>' for said, css in verdict(answer, model, speeds=speeds)]
+    """Format the verdict below an answer; `model` and `speeds` as for `verdict`."""
+    parts = [f'<span class="{css}">{text(part)}</span>' for part, css in verdict(answer, model, speeds=speeds)]
     return f'<p class="figures">{"".join(parts)}</p>\n'
 
 
-def span(said: str, ink: str, tooltip: str, more: str = "") -> str:
-    """Text of a run in an ink; `more`: further attributes."""
-    rest = said.lstrip() or said  # a gap shows where the run begins
-    gap = said[: len(said) - len(rest)]
-    return f'{text(gap)}<span class="run {ink}" title="{text(tooltip)}"{more}>{text(rest)}</span>'
+def span(piece: str, ink: str, title: str, attributes: str = "") -> str:
+    """Format text of a run in an ink."""
+    rest = piece.lstrip() or piece  # a gap shows where the run begins
+    gap = piece[: len(piece) - len(rest)]
+    return f'{text(gap)}<span class="run {ink}" title="{text(title)}"{attributes}>{text(rest)}</span>'
 
 
 def legend(look: Look) -> str:

@@ -1,7 +1,7 @@
-"""A chat as Markdown: prompts as quotations, answers as the model wrote them, a sentence about each below it.
+"""A chat as Markdown: prompts as quotations, answers as the model wrote them, each with its verdict below.
 
-Only what would do harm is changed: control characters are made visible, raw HTML becomes text, and a code fence that an answer
-leaves open is closed, so that it cannot swallow what follows.
+Only harmful text is changed: control characters become visible, raw HTML becomes text, and an open code fence of an answer is
+closed, so that it cannot swallow the text after it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 ROUNDS = 8
-"""Times that a text is looked through for raw HTML: what the first finding had hidden shows in the next round."""
+"""Searches of a text for raw HTML: each may reveal more in the next."""
 
 DEEP = 17
-"""The parser leaves out what is nested 20 deep, where other renderers go on; a list counts two."""
+"""Nesting level from which on a text is not searched: the parser stops at 20, other renderers go on; a list counts two."""
 
 _TAG = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
 _LINK = re.compile(r"(?<!\\)((?:\\\\)*)([\[\]<])")
 _SCHEME = re.compile(r"script|data|file|&|%|\\", re.IGNORECASE)
-"""There is no harmful link without one of these."""
+"""Parts of harmful links, each of which has one."""
 _UNSEEN = re.compile(r"[\x00-\x20]|%0[9ad]|%20", re.IGNORECASE)
-"""What browsers leave out of a link."""
+"""Characters of a link that browsers ignore."""
 _END = "specchat-end-of-text"
 
 
 def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
-    """The file's text, entry by entry; thoughts only where they are asked for, folded."""
-    what = [plain(text) for text in (chat.model_name, chat.saved) if text]
-    yield "# specchat" + (f": {' · '.join(what)}" if what else "") + "\n"
+    """Yield the file's text by entry, with folded thoughts if `thoughts`."""
+    title = [plain(text) for text in (chat.model_name, chat.saved) if text]
+    yield "# specchat" + (f": {' · '.join(title)}" if title else "") + "\n"
     if chat.transcript.system:
         yield f"\n**System prompt**\n\n{quoted(chat.transcript.system)}\n"
     for entry in chat.transcript.entries:
@@ -58,19 +58,19 @@ def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """`text` on a line, with nothing in it that Markdown reads as markup."""
+    """Return text on one line with Markdown's markup escaped."""
     return re.sub(r"([\\`*_{}\[\]<>#|~&!])", r"\\\1", one_line(text))
 
 
 def quoted(text: str) -> str:
-    """`text` as a quotation: whatever it opens ends with it. Its line breaks stay."""
+    """Return text as a quotation, which also closes whatever the text opens. Line breaks stay."""
     lines = sanitise(text).strip("\n").split("\n")
-    # Looked through as it will stand: a tab behind the mark makes no code of a line that would be code without it.
+    # Searched with its marks: a tab after the mark makes no code of a line that would be code without it.
     return inert("\n".join(f"> {line}" if line else ">" for line in lines))
 
 
 def inert(text: str) -> str:
-    """`text` with raw HTML as text, and links that would run something too; code that shows either stays as it is."""
+    """Turn raw HTML and links that would run something into text, except inside code."""
     return unlinked(_without_html(text))
 
 
@@ -82,7 +82,7 @@ def _without_html(text: str) -> str:
 
 
 def unlinked(text: str) -> str:
-    """`text` without links to what is no page: `javascript:` and the like, however it is spelled. Their text stays."""
+    """Remove links to schemes such as `javascript:`, however they are spelled; their text stays."""
     if _SCHEME.search(text) is None:
         return text
     text = _escaped(text, _harmful, _LINK, r"\1\\\2")
@@ -90,19 +90,20 @@ def unlinked(text: str) -> str:
 
 
 def _escaped(text: str, find: Callable[[str], list[tuple[int, int]]], signs: re.Pattern[str], by: str) -> str:
-    """`text` with some signs replaced in the lines (from, to) that are found, again and again until that changes nothing."""
+    """Replace signs in the lines (from, to) that `find` returns, until it changes nothing."""
     for _ in range(ROUNDS):
         lines = text.split("\n")
         for start, end in find(text):
             lines[start:end] = [signs.sub(by, line) for line in lines[start:end]]
-        before, text = text, "\n".join(lines)
-        if text == before:
+        escaped = "\n".join(lines)
+        if escaped == text:
             break
+        text = escaped
     return text
 
 
 def _harmful(text: str) -> list[tuple[int, int]]:
-    """Lines (from, to) of the paragraphs that have such links."""
+    """Return the lines (from, to) of the paragraphs with harmful links."""
     from markdown_it.common.normalize_url import validateLink
 
     spans = []
@@ -117,10 +118,8 @@ def _harmful(text: str) -> list[tuple[int, int]]:
 
 
 def closed(text: str) -> str:
-    """`text` with a fence at its end if it leaves one open."""
-    if "```" not in text and "~~~" not in text:
-        return text
-    if _ends(text):
+    """Close a code fence that the text leaves open."""
+    if ("```" not in text and "~~~" not in text) or _ends(text):
         return text
     fence = next((token.markup for token in reversed(_parser().parse(text)) if token.type == "fence"), "```")
     if _ends(f"{text}\n{fence}"):
@@ -139,7 +138,7 @@ def _parser() -> MarkdownIt:
 
 @cache
 def _lenient() -> MarkdownIt:
-    """Takes any link for one, as careless programs do."""
+    """Return a parser that accepts any link, as careless programs do."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark")
@@ -148,7 +147,7 @@ def _lenient() -> MarkdownIt:
 
 
 def _html(text: str) -> list[tuple[int, int]] | None:
-    """Lines (from, to) of the blocks that have raw HTML; None where quotations and lists are too deep to look into."""
+    """Return the lines (from, to) of the blocks with raw HTML; None if quotations and lists are nested too deep."""
     spans = []
     for token in _parser().parse(text):
         if token.level >= DEEP:
@@ -166,7 +165,7 @@ def _all(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 def _ends(text: str) -> bool:
-    """Whether a paragraph after `text` is a paragraph of the page."""
+    """Whether a paragraph after `text` would be outside of everything that it opens."""
     last = _parser().parse(f"{text}\n\n{_END}")[-3:]
     return [token.type for token in last] == ["paragraph_open", "inline", "paragraph_close"] and (
         last[1].content == _END and last[0].level == 0

@@ -20,10 +20,10 @@ CLOCK = "Ranked by decoding: each pane's own clock begins when its prompt is rea
 SLOWED = "Run in slow motion: passes taken one at a time are slower than passes in a row, so no speeds are compared."
 
 MARK_STYLES: Mapping[Mark, str] = {"identical": "success", "near tie": "warning", "lossy": "error"}
-"""How alike a lane is → the theme's colour that tells it; any other is quiet."""
+"""Mark of a lane → its colour; any other mark is quiet."""
 
 ENDLESS = 1e9
-"""A gap from here on stands for a token that could not have been chosen at all."""
+"""Least gap of a token that could not have been chosen at all."""
 
 HINT = "A bar is as long as its pane is fast."
 
@@ -117,7 +117,7 @@ SCRIPT = """
   box.prepend(play, pace);
 })();
 """
-"""Adds the buttons itself: without scripts the page shows the finished race and nothing that does not work."""
+"""Script of the replay, which also adds its buttons: without scripts the page shows the finished race alone."""
 
 
 class Finish(NamedTuple):
@@ -125,79 +125,74 @@ class Finish(NamedTuple):
 
     lane: RaceLane
     name: str
-    """What the lane is called: with its model, where the lanes' models differ."""
+    """Name of the lane, with its model if the lanes' models differ."""
     share: float
     """Length of its bar: 0 to 1."""
-    seconds: float
     speed: float
-    """Tokens or characters per second of its own clock."""
+    """Tokens or characters per second of its clock."""
     unit: Unit
-    tokens_per_step: float
     speedup: float
-    """How many times sooner than the first lane it had written what both have."""
-    passes: int
-    """How many it took, where the race ran in slow motion and they stand for its clock; else 0."""
+    """Speedup over the first lane."""
+    slowed: bool
 
     @property
     def figures(self) -> list[str]:
-        """Clock or passes, speed, tokens a pass, speedup: as on the screen."""
-        speedup = times(self.speedup) if self.speedup else "–"
+        """Clock (in slow motion passes), speed, tokens a pass, speedup: as on the screen."""
+        figures = self.lane.answer.figures
+        passes = figures.steps if self.slowed else 0
         return [
-            counted(self.passes, "pass", "passes") if self.passes else clock_of(self.seconds),
+            counted(passes, "pass", "passes") if passes else clock_of(self.lane.seconds),
             f"{rate(self.speed)} {SHORT[self.unit]}/s" if self.speed else "–",
-            f"{self.tokens_per_step:.2f} tokens a pass" if self.tokens_per_step else "–",
-            speedup,
+            f"{figures.tokens_per_step:.2f} tokens a pass" if figures.tokens_per_step else "–",
+            times(self.speedup) if self.speedup else "–",
         ]
 
     @property
     def mark(self) -> str:
-        """How its tokens compare with the first lane's."""
+        """Comparison of its tokens with the first lane's."""
         return f"{SIGNS[self.lane.mark]} {self.lane.mark}"
 
     @property
-    def where(self) -> str:
-        """The token from which on it differs, and how near a tie it was; empty where it does not."""
+    def difference(self) -> str:
+        """The first token that differs, and its gap; empty if none does."""
         lane = self.lane
         if lane.position is None:
             return ""
-        gap = "" if lane.gap is None else ", gap ∞" if lane.gap >= ENDLESS else f", gap {lane.gap:.2g}"
-        return f"from token {lane.position + 1:,} on{gap}"
+        words = f"from token {lane.position + 1:,} on"
+        if lane.gap is None:
+            return words
+        return f"{words}, gap ∞" if lane.gap >= ENDLESS else f"{words}, gap {lane.gap:.2g}"
 
 
 def photo_finish(record: RaceRecord) -> list[Finish]:
-    """Each lane's result, in the lanes' order: the figures of the photo finish on the screen, and its bars."""
-    speedups, speeds = ([find(lane) for lane in record.lanes] for find in (record.speedup, record.speed))
-    each = [lane.answer.figures.tokens_per_step for lane in record.lanes]
-    shares = bars(speedups, speeds, each)
+    """Return the lanes' results in their order: the figures of the photo finish on the screen, and its bars."""
+    speedups = [record.speedup(lane) for lane in record.lanes]
+    speeds = [record.speed(lane) for lane in record.lanes]
+    shares = bars(speedups, speeds, [lane.answer.figures.tokens_per_step for lane in record.lanes])
+    results = zip(record.lanes, lane_names(record), shares, speeds, speedups, strict=True)
     return [
-        Finish(
-            *(lane, name, share, lane.seconds, speed, record.unit, per_step, speedup),
-            passes=lane.answer.figures.steps if record.slowed else 0,
-        )
-        for lane, name, share, speed, per_step, speedup in zip(
-            record.lanes, called(record), shares, speeds, each, speedups, strict=True
-        )
+        Finish(lane, name, share, speed, record.unit, speedup, record.slowed) for lane, name, share, speed, speedup in results
     ]
 
 
-def called(record: RaceRecord) -> list[str]:
-    """What each lane is called; lanes on the race's own model have its name too where others have their own."""
-    named = zip(record.lanes, record.model_names, strict=True)
-    return [f"{lane.name} on {model}" if model and not lane.model else lane.name for lane, model in named]
+def lane_names(record: RaceRecord) -> list[str]:
+    """Return the lanes' names, with their models if there are several."""
+    pairs = zip(record.lanes, record.model_names, strict=True)
+    return [f"{lane.name} on {model}" if model and not lane.model else lane.name for lane, model in pairs]
 
 
 def remarks(record: RaceRecord) -> list[str]:
-    """What must be known to read the figures, a sentence each."""
+    """Return the sentences that explain the figures."""
     amounts = {lane.track.amount(record.unit) for lane in record.lanes if lane.answer.through} - {0}
-    said = []
+    sentences = []
     if record.unit == "characters":
-        said.append("The methods' tokens differ, so their texts are compared in characters.")
+        sentences.append("The methods' tokens differ, so their texts are compared in characters.")
     if len(amounts) > 1:
         line = counted(record.finish_line, record.unit.removesuffix("s"))
-        said.append(f"The texts have different lengths, so they are compared at {line}, where the shortest ends.")
+        sentences.append(f"The texts have different lengths, so they are compared at {line}, where the shortest ends.")
     if any(lane.answer.figures.certainty for lane in record.lanes):
-        said.append(SERVED)
-    return [*said, SLOWED if record.slowed else CLOCK]
+        sentences.append(SERVED)
+    return [*sentences, SLOWED if record.slowed else CLOCK]
 
 
 def model_of(record: RaceRecord) -> dict[str, Any]:
@@ -205,9 +200,9 @@ def model_of(record: RaceRecord) -> dict[str, Any]:
 
 
 def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
-    model, where, made = headline(model_of(record), record.saved)
+    model, where, date = headline(model_of(record), record.saved)
     yield head("specchat race", look, SCRIPT, RACE_STYLE)
-    yield f'{top(model, where, made)}<main>\n<div class="prompt">{text(record.prompt.strip(chr(10)))}</div>\n'
+    yield f'{top(model, where, date)}<main>\n<div class="prompt">{text(record.prompt.strip(chr(10)))}</div>\n'
     yield '<div class="race">\n'
     finishes = photo_finish(record)
     for finish in finishes:
@@ -215,9 +210,10 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
     notes = remarks(record) if record.slowed else [HINT, *remarks(record)]
     yield f'</div>\n<div class="controls"><span>{text(" ".join(notes))}</span></div>\n<div class="panes">\n'
     for finish in finishes:
-        lane, like = finish.lane, MARK_STYLES.get(finish.lane.mark, "quiet")
+        lane = finish.lane
+        mark_style = MARK_STYLES.get(lane.mark, "quiet")
         yield f'<section class="pane" data-end="{lane.seconds * 1000:.0f}"><h2>{text(finish.name)} '
-        yield f'<small><span class="{like}">{text(finish.mark)}</span> {text(finish.where)}</small></h2>\n'
+        yield f'<small><span class="{mark_style}">{text(finish.mark)}</span> {text(finish.difference)}</small></h2>\n'
         yield '<div class="answer">'
         yield from spans(lane.answer, look, lane.clock())
         yield f"</div>\n{figures(lane.answer, speeds=False)}</section>\n"
@@ -227,7 +223,7 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
 def _bar(finish: Finish, look: Look) -> str:
     seconds, speed, steps, gain = map(text, finish.figures)
     won = ' class="won"' if finish.share >= 1 else ""
-    colour = look.colour(bar_name(finish.tokens_per_step))
+    colour = look.colour(bar_name(finish.lane.answer.figures.tokens_per_step))
     bar = f'<div class="bar" style="width: {finish.share:.1%}; background: {colour}"></div>'
     return (
         f"<span{won}>{text(finish.name)}</span>"

@@ -12,7 +12,7 @@ from threading import current_thread, main_thread
 from time import sleep, time
 from typing import Any
 
-from ..attach.attachments import folded, parted
+from ..attach.attachments import folded, split_attachments
 from ..chat.about import LOADED_WITH, About
 from ..chat.entries import Answer, ChatEntry, Notice, Prompt
 from ..chat.pieces import Pieces
@@ -115,7 +115,7 @@ def automatic_title(entries: Sequence[ChatEntry]) -> str:
     """Return the first prompt on one line, without its attachments unless there is nothing else."""
     first = next((entry.text for entry in entries if isinstance(entry, Prompt)), "")
     if first.startswith("Attached "):
-        first = parted(first)[0].strip() or folded(first)
+        first = split_attachments(first)[0].strip() or folded(first)
     return fit(one_line(first[:2000]), TITLE_CELLS) or "(empty)"
 
 

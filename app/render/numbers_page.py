@@ -179,10 +179,11 @@ def _trend(trend: Trend, cells: int) -> list[StyledLine]:
     column_width = min(WIDEST, cells // len(values))
     per_column = f", {passes:.0f} a column" if passes > 1.5 else ""
     note = f"{counted(trend.count, 'pass', 'passes')}{per_column}, longest {trend.highest:.0f}"
-    out = [heading("Tokens a pass", note, cells)]
-    for row in columns(values, trend.highest, SPARK_ROWS):
-        out.append(tuple((column * column_width, f"${bar_name(value)}") for column, value in zip(row, values, strict=True)))
-    return out
+    rows = columns(values, trend.highest, SPARK_ROWS)
+    return [
+        heading("Tokens a pass", note, cells),
+        *(tuple((text * column_width, f"${bar_name(value)}") for text, value in zip(row, values, strict=True)) for row in rows),
+    ]
 
 
 def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:

@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 Depth = Literal[0, 16, 256, 16_777_216]
-"""How many colours a terminal shows; 0 for plain text."""
+"""Number of colours that a terminal shows; 0 for plain text."""
 
 RESET = "\x1b[0m"
 BOLD, DIM = "\x1b[1m", "\x1b[2m"

@@ -1,4 +1,4 @@
-"""Which editor a person's settings and environment name."""
+"""The editor that the settings or the environment name."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ...errors import UserError
 from ..text.cells import one_line
 
 FALLBACKS = ("nano", "vim", "vi", "emacs")
-"""Looked for where no editor is named; nano first, because it says how to leave it."""
+"""Editors to try if none is named; nano first, because it shows its keys."""
 WAITING = {**dict.fromkeys(("code", "codium", "cursor", "zed", "subl"), "--wait"), **{"mate": "-w", "gvim": "-f"}}
-"""Editors with a window of their own, which end at once unless they are told to wait."""
+"""Editors that open a window → the option without which they end at once."""
 
 
 def alone_in_terminal() -> bool:
-    """Whether no shell waits behind the chat, which could resume what ctrl+z stops."""
+    """Whether there is no shell that could resume a chat that ctrl+z stops."""
     return os.getsid(0) == os.getpid()
 
 
 def editor_command(setting: str | None, environment: Mapping[str, str] | None = None) -> list[str]:
-    """The words of the command that opens an editor.
+    """Return the words of the command that opens an editor.
 
     Args:
-        setting: the settings' own; goes before $VISUAL and $EDITOR.
+        setting: the editor in the settings, which goes before $VISUAL and $EDITOR.
         environment: variables; those of this process if None.
 
     Raises:
@@ -47,7 +47,7 @@ def editor_command(setting: str | None, environment: Mapping[str, str] | None = 
         if name in WAITING and len(words) == 1:
             words.append(WAITING[name])
         return words
-    found = next((name for name in FALLBACKS if shutil.which(name, path=env.get("PATH"))), None)
-    if found is None:
-        raise UserError('No editor is set. Set EDITOR=nano in your shell, or editor = "nano" in the settings.')
-    return [found]
+    for name in FALLBACKS:
+        if shutil.which(name, path=env.get("PATH")):
+            return [name]
+    raise UserError('No editor is set. Set EDITOR=nano in your shell, or editor = "nano" in the settings.')

@@ -1,4 +1,4 @@
-"""Text is UTF-8 here whatever the locale says: almost every terminal is, and a container's locale often is nothing at all."""
+"""UTF-8 whatever the locale: almost every terminal uses it, and containers often have no locale."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 
 def use_utf8() -> None:
-    """Start this process again in Python's UTF-8 mode where the locale names another encoding. Only so are the names of files,
-    the standard streams and the engine's own UTF-8 as well; Python does it by itself for the locale C."""
+    """Start this process again in Python's UTF-8 mode if the locale names another encoding: then file names, standard streams
+    and the engine use UTF-8 as well. For the locale C Python does so already."""
     if sys.flags.utf8_mode or sys.getfilesystemencoding() == "utf-8" or os.environ.get("PYTHONUTF8") == "1":
         return
     os.environ["PYTHONUTF8"] = "1"
@@ -18,7 +18,7 @@ def use_utf8() -> None:
 
 
 def texts(arguments: Sequence[str]) -> list[str]:
-    """A command line without the half characters that stand for bytes outside UTF-8. The name of a file stays as it is."""
+    """Replace surrogates, which stand for bytes outside UTF-8, in a command line, except in names of existing files."""
     return [
         argument if argument.isascii() or os.path.lexists(argument) else _OTHER_WORDS.sub(_as_text, argument)
         for argument in arguments

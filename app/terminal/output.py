@@ -1,4 +1,4 @@
-"""Where commands write: what was asked for to standard output, progress and sentences to standard error."""
+"""The output of commands: results on standard output, progress and sentences on standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .ansi import DIM, RESET, colour_depth
 
 
 def stdout() -> TextIO:
-    """Standard output, or nowhere if the caller closed it. What its encoding lacks is written as an escape."""
+    """Return standard output, or a null device if it is closed. Characters outside its encoding are written as escapes."""
     stream = sys.stdout
     if stream is None:  # started with >&-
         return open(os.devnull, "w", encoding="utf-8")
@@ -23,11 +23,11 @@ def stdout() -> TextIO:
 
 
 class Notes:
-    """Standard error: sentences, and on a terminal one line of progress that goes away again.
+    """Standard error: sentences, and on a terminal a line of progress that is erased again.
 
     Args:
         color: `auto`, `always` or `never`.
-        before: ends a line that somebody else has begun on the same terminal.
+        before: ends an unfinished line of other output on the same terminal.
     """
 
     def __init__(self, color: str, before: Callable[[], object] | None = None) -> None:
@@ -35,29 +35,29 @@ class Notes:
         self._before = before
         terminal = self._stream is not None and self._stream.isatty()
         self.depth = colour_depth(color, terminal)
-        """Colours to write with."""
+        """Number of colours."""
         # A dumb terminal cannot clear a line.
         self._moves = terminal and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
-        self._shown = False
-        self._thought = ""  # the end of one that is being written
+        self._has_progress = False
+        self._thought = ""  # last character of an unfinished thought
         self.terminal = terminal
-        """Whether people read it as it comes."""
+        """Whether standard error is a terminal."""
 
     def progress(self, text: str) -> None:
-        """Show what is going on, in place of what was shown before."""
+        """Replace the line of progress."""
         if self._moves and self._stream is not None:
             line = fit(sanitise(text), shutil.get_terminal_size().columns - 1)
             self._put(f"\r\x1b[K{DIM}{line}{RESET}" if self.depth else f"\r\x1b[K{line}")
-            self._shown = True
+            self._has_progress = True
 
     def clear(self) -> None:
-        """Take the progress away."""
-        if self._shown:
+        """Erase the line of progress."""
+        if self._has_progress:
             self._put("\r\x1b[K")
-            self._shown = False
+            self._has_progress = False
 
     def thought(self, text: str) -> None:
-        """Write on at a thought, dim."""
+        """Append to a thought, in dim text."""
         self.clear()
         text = sanitise(text if self._thought else text.lstrip())
         if text:
@@ -65,13 +65,13 @@ class Notes:
             self._thought = text[-1]
 
     def end_thought(self) -> None:
-        """A thought is over: what comes next stands apart from it."""
+        """End a thought with a blank line."""
         if self._thought:
             self._put("\n" if self._thought == "\n" else "\n\n")
             self._thought = ""
 
     def sentence(self, text: str) -> None:
-        """Print a message for people."""
+        """Print a message to the user."""
         self.clear()
         self.end_thought()
         if self._before is not None:
@@ -79,13 +79,13 @@ class Notes:
         self._put(f"specchat: {sanitise(text)}\n")
 
     def figures(self, text: str) -> None:
-        """Print the line of figures, dim where there are colours."""
+        """Print the line of figures, dim if there are colours."""
         self.clear()
         self.end_thought()
         self._put(f"{DIM}{text}{RESET}\n" if self.depth else f"{text}\n")
 
     def painted(self, text: str) -> None:
-        """Print a line that has its own colours."""
+        """Print a line with escape sequences in it."""
         self.clear()
         self._put(f"{text}\n")
 
@@ -95,5 +95,5 @@ class Notes:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except OSError:  # nobody reads our messages: the answer matters more
+        except OSError:  # a closed standard error must not end the answer
             self._stream = None

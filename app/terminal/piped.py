@@ -1,4 +1,4 @@
-"""`cat notes | specchat`: what is piped in goes with the first message, and the keyboard comes from the terminal itself."""
+"""`cat notes | specchat`: piped input goes with the first message, and the keyboard is the terminal's."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from threading import Timer
 from typing import BinaryIO
 
 from ...errors import UserError
-from ..attach.attachments import MOST_BYTES, decoded
+from ..attach.attachments import MOST_BYTES, decode
 from ..text.amounts import size_of
 
 NAME = "standard input"
-"""What the attachment is called."""
+"""Name of the attachment."""
 
 SLOW_SECONDS = 0.7
-"""A pipe that is not at its end by then is waited for with a line that says so."""
+"""Time after which a line says that specchat waits for a pipe's end."""
 
 POLL_SECONDS = 0.1
-"""How often to look for ctrl+c while nothing comes."""
+"""Time between two checks for ctrl+c while nothing comes."""
 
 CHUNK_BYTES = 1 << 18
 
@@ -37,7 +37,7 @@ def is_piped() -> bool:
 
 
 def keyboard() -> int | None:
-    """The terminal that specchat runs in, opened; None if there is none."""
+    """Open the terminal that specchat runs in; None if there is none."""
     try:
         return os.open(TERMINAL, os.O_RDWR)
     except OSError:
@@ -45,7 +45,7 @@ def keyboard() -> int | None:
 
 
 def read(source: BinaryIO) -> tuple[str, str]:
-    """What comes through a pipe until its end: the text, and a sentence where some of it is no text.
+    """Read a pipe to its end; returns the text, and a sentence if some of it is no text.
 
     Raises:
         UserError: it is binary, or too much.
@@ -54,16 +54,16 @@ def read(source: BinaryIO) -> tuple[str, str]:
     waiting.daemon = True
     waiting.start()
     try:
-        data = whole(source)
+        data = read_all(source)
     finally:
         waiting.cancel()
-    text, notice = decoded(data, "The piped input")
+    text, notice = decode(data, "The piped input")
     return (text, notice) if text.strip() else ("", "")
 
 
-def whole(source: BinaryIO) -> bytes:
-    """What comes until a pipe's end. Ctrl+c ends it at any moment: one that came between the last look at signals and a read
-    that blocks would not, so none blocks.
+def read_all(source: BinaryIO) -> bytes:
+    """Read the bytes of a pipe to its end. No read blocks, so that ctrl+c ends it at any moment: one between Python's check for
+    signals and a blocking read would be lost.
 
     Raises:
         UserError: it is too much, or has no end.
@@ -83,7 +83,7 @@ def _waiting() -> None:
 
 
 def take_over(terminal: int) -> None:
-    """Let the keyboard be standard input from now on."""
+    """Make the keyboard standard input."""
     os.dup2(terminal, 0)
     os.close(terminal)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)

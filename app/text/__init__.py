@@ -1,1 +1,1 @@
-"""What a terminal cell can show; lines, amounts and wrapping."""
+"""Text in terminal cells; lines, amounts and wrapping."""

@@ -80,7 +80,9 @@ def times(ratio: float) -> str:
     """Format a ratio in two digits, since it repeats no better: `12×`, `2.3×`, `0.93×`, `<0.01×`."""
     if ratio < 0.005:
         return "<0.01×"
-    return f"{ratio:.0f}×" if ratio >= 9.95 else f"{ratio:.1f}×" if ratio >= 0.945 else f"{ratio:.2f}×"
+    if ratio >= 9.95:
+        return f"{ratio:.0f}×"
+    return f"{ratio:.1f}×" if ratio >= 0.945 else f"{ratio:.2f}×"
 
 
 def milliseconds(seconds: float) -> str:

@@ -24,7 +24,7 @@ HOSTILE = (
     "\u2028\u2029\ufeff\ufff9-\ufffb"  # separators that some terminals take as a newline; byte-order mark; annotations
     "\ud800-\udfff"  # lone surrogates cannot be encoded for the terminal
 )
-"""What no terminal gets, as the inside of a regular expression's brackets."""
+"""Characters that no terminal gets, as the inside of a regular expression's brackets."""
 
 _HOSTILE = re.compile(f"[{HOSTILE}]")
 
@@ -41,7 +41,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udf
 _BREAKS = re.compile("\r\n|[\r\x85\u2028\u2029]")
 
 WORD = re.compile(r"\w+|\s+|[^\w\s]+")
-"""What a double click takes: a word, or what stands between two."""
+"""Selection of a double click: a word, or the characters between two."""
 
 
 FOLDED = "[\u2063"
@@ -182,7 +182,7 @@ def char_at(text: str, cell: int) -> int:
 
 def word_at(text: str, at: int) -> tuple[int, int]:
     """Start and end of the word at an index of a line."""
-    return next((found.span() for found in WORD.finditer(text) if found.end() > at), (len(text), len(text)))
+    return next((match.span() for match in WORD.finditer(text) if match.end() > at), (len(text), len(text)))
 
 
 def fit(text: str, cells: int) -> str:

@@ -65,8 +65,8 @@ def _between(row: StyledLine, start: int, end: int) -> StyledLine:
     """The characters from `start` to `end` of a line."""
     out, at = [], 0
     for part, style in row:
-        if kept := part[max(0, start - at) : max(0, end - at)]:
-            out.append((kept, style))
+        if text := part[max(0, start - at) : max(0, end - at)]:
+            out.append((text, style))
         at += len(part)
     return tuple(out)
 

@@ -81,7 +81,8 @@ class Flow:
             return
         del self.owners[len(self.owners) - len(self._lent) :]
         self.owners.extend(owner for _, owner in lent)
-        self._lent, self._changed = lent, True
+        self._lent = lent
+        self._changed = True
 
     def wrap(self) -> int:
         """Bring `lines` up to date; return the index of the first line that has changed."""
@@ -137,7 +138,7 @@ class Flow:
 
 
 def line_ends(text: str, width: int) -> list[int]:
-    """Where each line of `text` ends. Spaces hang over the edge rather than begin a line; no character is lost."""
+    """Return the end of each line of `text`. Spaces hang over the edge rather than begin a line; no character is lost."""
     ends: list[int] = []
     start = 0
     while start < len(text):

@@ -1,4 +1,4 @@
-"""The ways of colouring runs, and how a run looks in each: in the chat, in files and in the shell."""
+"""The colouring of runs, in the chat, in files and in the shell."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ LABEL_STYLES = {
     "same distribution": "$warning",
     "lossy": "$error",
 }
-"""Colour of a method's label: how far its text may be from the plain method's."""
+"""Label of a method → its colour."""
 
 Colouring = Literal["length", "off", "underline"]
-"""length: by tokens per pass; off: plain; underline: lines and weight, where there are no colours."""
+"""length: by tokens a pass; off: plain; underline: lines and weight, for terminals without colours."""
 
-WAYS: tuple[Colouring, ...] = ("length", "off")
-"""The ways that can be chosen."""
+COLOURINGS: tuple[Colouring, ...] = ("length", "off")
+"""Colourings that can be chosen."""
 
 
 class Ink(NamedTuple):
-    """How a run is drawn. Colours are variables of the theme, or what they stand for in it."""
+    """The look of a run. Colours are variables of a theme, or their values in it."""
 
     colour: str
     behind: str = ""
-    """Empty for the page."""
+    """Background; empty for the page's."""
     underline: bool = False
     bold: bool = False
 
     def of(self, variables: Mapping[str, str]) -> Ink:
-        """The ink in a theme's colours."""
+        """Return the ink in a theme's colours."""
         return self._replace(colour=variables[self.colour], behind=variables[self.behind] if self.behind else "")
 
     @property
     def dim(self) -> Ink:
-        """The ink in a thought."""
+        """The ink for a thought."""
         runs = self.colour.startswith(("heat-", "plain"))
         return self._replace(colour=f"{self.colour}-dim" if runs else "quiet")
 
@@ -57,37 +57,36 @@ INKS: Mapping[str, Ink] = {
     "line": Ink("foreground", underline=True),
     "line-alt": Ink("foreground", bold=True),
 }
-"""Every ink by its name, as `ink_name` gives it."""
+"""Every ink by its name, as `ink_name` returns it."""
 
 
-def way_named(colours: str) -> Colouring:
-    """The way that a setting names, which is checked already."""
-    return next(way for way in WAYS if way == colours)
+def parse_colouring(name: str) -> Colouring:
+    """Return the colouring that a checked setting names."""
+    return next(colouring for colouring in COLOURINGS if colouring == name)
 
 
-def following(way: Colouring) -> Colouring:
-    """The way after this one."""
-    return WAYS[(WAYS.index(way) + 1) % len(WAYS)]
+def next_colouring(colouring: Colouring) -> Colouring:
+    """Return the colouring after this one; the first follows the last."""
+    return COLOURINGS[(COLOURINGS.index(colouring) + 1) % len(COLOURINGS)]
 
 
-def effective(way: Colouring, colourless: bool) -> Colouring:
-    """The way that can be seen: without colours there are only lines and weight."""
-    return "underline" if colourless and way == "length" else way
+def effective(colouring: Colouring, colourless: bool) -> Colouring:
+    """Return the visible colouring: a terminal without colours has only lines and weight."""
+    return "underline" if colourless and colouring == "length" else colouring
 
 
-def ink_name(way: Colouring, shade: int, tokens: int) -> str:
-    """Name of a run's ink.
+def ink_name(colouring: Colouring, shade: int, tokens: int) -> str:
+    """Return the name of a run's ink.
 
     Args:
-        way: as `effective` has it.
-        shade: of the run, which a neighbour that it touches does not have; negative where the pass produced a single token,
-            WRITTEN where a constraint wrote it without one.
-        tokens: how many it produced.
+        colouring: the effective colouring.
+        shade: the run's shade (`Run.shade`).
+        tokens: number of tokens that its pass produced.
     """
     step = heat_step(tokens)
     if shade == WRITTEN:
-        return "plain-written" if way == "length" else "plain"
-    match way:
+        return "plain-written" if colouring == "length" else "plain"
+    match colouring:
         case "length" if step and shade >= 0:
             return f"heat-{step}-bold" if shade % 2 else f"heat-{step}"
         case "underline" if shade >= 0:
@@ -96,27 +95,27 @@ def ink_name(way: Colouring, shade: int, tokens: int) -> str:
             return "plain"
 
 
-def inks_of(way: Colouring) -> list[str]:
-    """Names of the inks that runs can have."""
-    found = {ink_name(way, shade, tokens) for shade in range(WRITTEN, SHADES) for tokens in range(1, LONGEST + 1)}
-    return [name for name in INKS if name in found]
+def run_inks(colouring: Colouring) -> list[str]:
+    """Return the names of the inks that runs can have."""
+    names = {ink_name(colouring, shade, tokens) for shade in range(WRITTEN, SHADES) for tokens in range(1, LONGEST + 1)}
+    return [name for name in INKS if name in names]
 
 
 def bar_name(tokens: float) -> str:
-    """The colour of a bar that stands for so many tokens a pass, as a variable of the theme."""
+    """Return the theme's variable with the colour of a bar for so many tokens a pass."""
     return f"bar-{heat_step(round(tokens))}"
 
 
-def bared(text: str) -> tuple[str, str, str]:
-    """Blanks, the text of a run, blanks. Blanks are drawn on the page, so that a gap shows where a run begins."""
+def split_blanks(text: str) -> tuple[str, str, str]:
+    """Split a run's text into blanks, text and blanks, which are drawn on the page, so that a gap shows where a run begins."""
     rest = text.lstrip(" ")
     core = rest.rstrip(" ")
     return text[: len(text) - len(rest)], core, rest[len(core) :]
 
 
-def legend(way: Colouring) -> list[tuple[str, str]]:
-    """What the colours mean: samples, each with the name of its ink, then words in no ink (an empty name)."""
-    match way:
+def legend(colouring: Colouring) -> list[tuple[str, str]]:
+    """Return the legend: samples with the names of their inks, then words without one (an empty name)."""
+    match colouring:
         case "length":
             names = ("plain", *(f"heat-{step}" for step in STEPS))
             return [*((f" {length} ", name) for length, name in zip(LENGTHS, names, strict=True)), (" tokens a pass", "")]
@@ -126,6 +125,6 @@ def legend(way: Colouring) -> list[tuple[str, str]]:
             return []
 
 
-def legend_line(way: Colouring) -> list[tuple[str, str]]:
-    """The legend in the styles of Textual's content."""
-    return [(text, INKS[name].style if name else "$quiet") for text, name in legend(way)]
+def legend_line(colouring: Colouring) -> list[tuple[str, str]]:
+    """Return the legend in the styles of Textual's content."""
+    return [(text, INKS[name].style if name else "$quiet") for text, name in legend(colouring)]

@@ -1,5 +1,5 @@
 """Colour themes: TOML files that ship in `themes/`, and the user's own in the config folder (docs/settings.md). A file has
-every tone; nothing is mixed here."""
+every tone; none is computed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ from ..text.cells import fit, one_line
 
 SHIPPED = Path(__file__).resolve().parents[2] / "themes"
 
-COLOURS = (
-    *("primary", "secondary", "accent", "foreground", "background", "surface", "panel"),
-    *("success", "warning", "error"),
-)
-"""What Textual knows by these names; each `#rrggbb`."""
+COLOURS = tuple("primary secondary accent foreground background surface panel success warning error".split())
+"""Textual's own colours; each `#rrggbb`."""
 
 TONES = ("quiet", "faint", "line", "border", "rest", "hover", "cursor", "cursor-rest", "selection")
 """Secondary text, placeholders, rules, frames of what has the focus, frames and scrollbars of the rest, a scrollbar below the
@@ -47,7 +44,7 @@ KEYS = ("summary", "dark", *COLOURS, *TONES, *LISTS)
 """Everything that a theme gives."""
 
 FEWER = {"256": ("light-256", "dark-256"), "standard": ("sixteen", "sixteen"), "windows": ("sixteen", "sixteen")}
-"""Kind of terminal that cannot show any colour, as Rich names it → the themes that take the place of light and dark ones."""
+"""Rich's name for a terminal with fewer colours → the themes that replace light and dark ones."""
 
 _FIRST = ("dark", "light")
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
@@ -55,25 +52,25 @@ _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """A theme as its file has it."""
+    """A theme read from its file."""
 
     name: str
     summary: str
     dark: bool
     colours: Mapping[str, str]
-    """One for each of COLOURS."""
+    """Name of COLOURS → colour."""
     tones: Mapping[str, str]
-    """One for each of TONES."""
+    """Name of TONES → colour."""
     lists: Mapping[str, tuple[str, ...]]
-    """Colours for each of LISTS."""
+    """Name of LISTS → colours."""
 
     def tone(self, step: int) -> tuple[str, str]:
-        """Text colour and background of a run by its length (one of STEPS)."""
+        """Return text colour and background of a run by its length (one of STEPS)."""
         return self.lists["heat"][step - 1], self.lists["tint"][step - 1]
 
     def variables(self) -> dict[str, str]:
-        """Variables of the style sheet. Runs by length are $heat-1, $heat-1-tint, …; their text in a thought $heat-1-dim,
-        …; bars $bar-0, $bar-1, …"""
+        """Return the variables of the style sheet. Runs by length are $heat-1, $heat-1-tint, …; their text in a thought
+        $heat-1-dim, …; bars $bar-0, $bar-1, …"""
         tones, page, ink = self.tones, self.colours["background"], self.colours["foreground"]
         variables = {
             "quiet": tones["quiet"],
@@ -109,21 +106,21 @@ class Palette:
         return variables
 
     def sample(self) -> tuple[tuple[str, str], ...]:
-        """The scale of lengths on the theme's own page: pieces of text, each with its style."""
+        """Return the scale of lengths on the theme's page: pieces of text, each with its style."""
         heat = ((f" {LENGTHS[step][0]}", "{} on {}".format(*self.tone(step))) for step in STEPS)
         return (*heat, (" ", f"on {self.colours['background']}"))
 
 
 def heat_step(tokens: int) -> int:
-    """Where a run of that length is on the scale: 0 for a single token, else one of STEPS."""
+    """Return a run's step on the scale of lengths: 0 for a single token, else one of STEPS."""
     return bisect_left(_MOST, tokens)
 
 
 def read_theme(path: Path) -> Palette:
-    """The theme in a file.
+    """Read a theme.
 
     Raises:
-        UserError: the file cannot be read, lacks something, or says what no theme can; names the file and what to do.
+        UserError: the file cannot be read, lacks a key, or has an invalid one; names the file and what to do.
     """
 
     def refuse(what: str) -> UserError:
@@ -164,17 +161,17 @@ def _is_colour(value: object) -> bool:
 
 @cache
 def load_themes(folder: Path | None = None) -> tuple[Mapping[str, Palette], tuple[str, ...]]:
-    """Every theme by name (its file's name without .toml), and a sentence for each file that could not be used.
+    """Read every theme by name (its file's name without .toml); returns a sentence for each file with a problem too.
 
     Args:
         folder: the user's own themes; one with a shipped theme's name replaces it.
     """
-    found: dict[str, Palette] = {}
-    wrong: list[str] = []
+    themes: dict[str, Palette] = {}
+    problems: list[str] = []
     for place in (SHIPPED, folder):
         for path in sorted(place.glob("*.toml"), key=lambda p: (p.stem not in _FIRST, p.stem)) if place else ():
             try:
-                found[path.stem] = read_theme(path)
+                themes[path.stem] = read_theme(path)
             except UserError as error:
-                wrong.append(str(error))
-    return found, tuple(wrong)
+                problems.append(str(error))
+    return themes, tuple(problems)

@@ -29,7 +29,7 @@ from ..settings import actions
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts, shown_keys
 from ..settings.locations import config_folder
-from ..theming.colouring import effective, way_named
+from ..theming.colouring import effective, parse_colouring
 from .actions.copy import Copier
 from .actions.dispatch import Actions
 from .actions.export import Exports
@@ -285,7 +285,7 @@ class SpecchatApp(TerminalApp):
         if before.theme != after.theme and after.theme in self.themes.palettes:
             self.themes.wear(after.theme)
         if before.colours != after.colours:
-            way = way_named(after.colours)
+            way = parse_colouring(after.colours)
             self.chat_screen.colouring(way)
             if self.races.screen is not None:
                 self.races.screen.colouring(way)

@@ -38,9 +38,9 @@ def print_report(bench: BenchRun) -> None:
     if request.html is not None:
         from ...export.bench_html import bench_html
         from ...export.formats import write
-        from ...export.look import look_of
+        from ...export.look import settings_look
 
-        write(request.html, bench_html(report, about, head, rows, best, look_of(request.settings)), overwrite=True)
+        write(request.html, bench_html(report, about, head, rows, best, settings_look(request.settings)), overwrite=True)
     if request.as_json:
         print(json.dumps(report, ensure_ascii=False))
         return

@@ -14,12 +14,12 @@ from ....engine.catalog import get, parse_params
 from ....engine.options import CONSTRAINTS
 from ....errors import UserError
 from ....plain_file import as_text, user_path
-from ...attach.attachments import Attachment, attach, compose, decoded, read
+from ...attach.attachments import Attachment, attach, compose, decode, read
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
 from ...settings.fields import CHAT_KEYS, Settings
 from ...terminal.output import Notes
-from ...terminal.piped import whole
+from ...terminal.piped import read_all
 from ..options import FLAGS
 
 
@@ -132,7 +132,7 @@ def prompt_of(request: Request, text: str, attachments: list[Attachment], notes:
         return compose(text, attachments)
     if sys.stdin is None:
         raise UserError("There is no standard input to read the prompt from. Give the prompt itself instead of -.")
-    text = as_text(whole(sys.stdin.buffer))
+    text = as_text(read_all(sys.stdin.buffer))
     if not text.strip():
         raise UserError("The prompt on standard input is empty. Pipe some text in, or give the prompt itself instead of -.")
     return compose(text if request.raw else text.rstrip("\n"), attachments)
@@ -146,8 +146,8 @@ def _piped(notes: Notes) -> Attachment | None:
         return None
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
         return None
-    data = whole(sys.stdin.buffer)
-    text, notice = decoded(data, "The piped input")
+    data = read_all(sys.stdin.buffer)
+    text, notice = decode(data, "The piped input")
     if notice:
         notes.sentence(notice)
     return Attachment("standard input", text, len(data), file=False) if text.strip() else None

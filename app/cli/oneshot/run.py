@@ -38,7 +38,7 @@ from ...terminal.ansi import DIM, RESET, Depth, colour_depth, run_colour
 from ...terminal.output import Notes, stdout
 from ...text.amounts import progress_of
 from ...text.cells import sanitise
-from ...theming.colouring import Colouring, ink_name, legend, way_named
+from ...theming.colouring import Colouring, ink_name, legend, parse_colouring
 from ..exit_codes import ANSWERED, BROKEN, CLOSED, USER
 from ..interrupts import POLL_SECONDS, Interrupts
 from .request import Request, attached, check, prompt_of
@@ -54,7 +54,7 @@ def run_once(request: Request) -> int:
     """Answer one prompt; return the exit code."""
     check(request)
     stream = stdout()
-    output = AnswerOutput(stream, request.color, way_named(request.settings.colours))
+    output = AnswerOutput(stream, request.color, parse_colouring(request.settings.colours))
     notes = Notes(request.color, output.end_line if output.is_terminal else None)
     text, attachments = attached(request, notes)
     chat, request = _chat(request, notes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...attach.files import score
-from ...attach.names import Suggestion, folder_of, offers
+from ...attach.names import Suggestion, offers, query_folder
 from ...chat.about import default_word, words_of
 from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt
@@ -74,7 +74,7 @@ class KnownNames:
 
     def files_for(self, query: str) -> Sequence[str]:
         """Names of the files that what is being typed may become."""
-        folder = folder_of(query)
+        folder = query_folder(query)
         self.want("files" if folder is None else f"in {folder}")
         return self.files.get(folder or "", ())
 

@@ -113,7 +113,7 @@ class Exports:
 
         path = target("", format, "specchat-race")
         look = self._look()
-        self._write(path, lambda: export_race(record, path, look.palette, look.way))
+        self._write(path, lambda: export_race(record, path, look))
 
     def _write(self, path: Path, work: Callable[[], Path]) -> None:
         def done(place: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.widget import Widget
 
 from ....errors import NotPossible, UserError, counted
-from ...attach.attachments import Attachment, escaped, parted
+from ...attach.attachments import Attachment, escape, split_attachments
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
 from ...settings import actions
@@ -74,7 +74,7 @@ class MessageEdit:
 
     def _typed(self, prompt: Prompt) -> str:
         """A message as it may have been typed; its files and pasted texts fold."""
-        message, attachments = parted(prompt.text)
+        message, attachments = split_attachments(prompt.text)
         box = self.host.box
         chips = []
         for attachment in attachments:
@@ -83,7 +83,7 @@ class MessageEdit:
             chip = box.chip_for(f"{FOLDED}{name}{size}]", attachment.text)
             self.files[chip] = attachment
             chips.append(chip)
-        return "\n".join([*chips, *filter(None, [escaped(message)])])
+        return "\n".join([*chips, *filter(None, [escape(message)])])
 
     def leave(self) -> bool:
         """No longer write a message anew: the draft comes back. False if none was."""

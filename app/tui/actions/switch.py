@@ -20,7 +20,7 @@ from ...render.verdict import against
 from ...settings import actions
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
-from ...theming.colouring import LABEL_STYLES, WAYS, following
+from ...theming.colouring import COLOURINGS, LABEL_STYLES, next_colouring
 from ..host import Host
 from .registry import runs
 from .table import pairs
@@ -259,7 +259,7 @@ class Switches:
     @runs(actions.COLOURS)
     def colours(self, *words: str) -> None:
         """Colour runs in another way, everywhere at once and in later chats too; alone, in the next one."""
-        way = known("way of colouring", words[0], WAYS) if words else following(self.host.view.colouring)
+        way = known("way of colouring", words[0], COLOURINGS) if words else next_colouring(self.host.view.colouring)
         self.host.live.keep({"colours": way})
 
 

@@ -24,7 +24,7 @@ from ...render.why_page import change_notice, no_change_notice
 from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
 from ...text.cells import FOLDED
-from ...theming.colouring import Colouring, effective, legend_line, way_named
+from ...theming.colouring import Colouring, effective, legend_line, parse_colouring
 from ..actions.copy import Copier
 from ..actions.dispatch import Actions
 from ..actions.registry import runs
@@ -115,7 +115,7 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         self.input.offer, self.input.choose, self.input.complete = self._entered, self.suggestions.names.move, self._complete
         settings = self.host.live.settings
-        self._colour(way_named(settings.colours))
+        self._colour(parse_colouring(settings.colours))
         self.view.thoughts = parse_thoughts(settings.thoughts)
         self.panel.open("" if settings.panel == "off" else settings.panel)
         self.refresh_dialogue()

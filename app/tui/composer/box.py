@@ -12,7 +12,7 @@ from textual.document._document import Location
 from textual.message import Message
 from textual.widgets.text_area import Edit, EditResult
 
-from ...attach.attachments import pasted
+from ...attach.attachments import paste_chip
 from ...history.typed import Typed, step_back
 from ...settings.keymap import INPUT
 from ...text.cells import FOLDED, enterable
@@ -230,7 +230,7 @@ class PromptInput(TextBox):
     async def _on_paste(self, event: events.Paste) -> None:
         text = enterable(event.text)  # terminals send what enter sends, a carriage return, for each line break
         # Textual calls the handler of TextArea too, unless it is told not to.
-        if not (chip := pasted(text)):
+        if not (chip := paste_chip(text)):
             return
         event.prevent_default()
         event.stop()

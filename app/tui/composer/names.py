@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TypeVar
 
 from ...attach.attachments import Attachment, with_pastes
-from ...attach.names import Suggestion, names_below, names_in, offers, spelled, typed
+from ...attach.names import Suggestion, format_mention, names_below, names_in, offers, open_mention
 from ...terminal.piped import NAME
 from ...text.cells import FOLDED
 from ..actions.complete import KnownNames, TypedCommand, completions, line, quoted
@@ -59,7 +59,7 @@ class NameSuggestions:
         if command is not None:
             self._known.take(self._host)
             return command.start, completions(command, self._known)
-        found = typed(box.before)
+        found = open_mention(box.before)
         if found is None:
             return -1, []
         return found[0], [Suggestion(name) for name in offers(found[1], self._known.files_for(found[1]))]
@@ -103,10 +103,10 @@ class NameSuggestions:
             text = (quoted(name) if command.name else name) + " " * offer.closes
             box.replace(text, (row, command.start), (row, column))
             return True
-        found = typed(box.before)
+        found = open_mention(box.before)
         if found is None:
             return False
-        box.replace(spelled(name), (row, found[0]), (row, column))
+        box.replace(format_mention(name), (row, found[0]), (row, column))
         return True
 
     def entered(self) -> bool:

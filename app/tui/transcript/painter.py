@@ -11,7 +11,7 @@ from textual.strip import Strip
 from ...chat.entries import Answer
 from ...render.blocks import MARK, EntryBlock, TextRow
 from ...text.cells import width
-from ...theming.colouring import INKS, Colouring, bared, ink_name
+from ...theming.colouring import INKS, Colouring, ink_name, split_blanks
 
 DIM = "dim "
 """Before the name of an ink: as it is in a thought."""
@@ -71,7 +71,7 @@ class RowPainter:
                 assert isinstance(block.entry, Answer)
                 segments = self._beside("│", margin) if row.thought else [space]
                 for said, run in row.pieces:
-                    gap, core, rest = bared(said) if run != lit else ("", said, "")
+                    gap, core, rest = split_blanks(said) if run != lit else ("", said, "")
                     parts = ((gap, self._base), (core, self._run(block.entry, run, lit, dim=row.thought)), (rest, self._base))
                     segments += [Segment(part, style) for part, style in parts if part]
                 if lit >= 0 and sign:

@@ -16,10 +16,10 @@ from specchat.app.attach.attachments import (
     Attachment,
     attach,
     compose,
-    decoded,
+    decode,
     folded,
     mentioned,
-    pasted,
+    paste_chip,
 )
 from specchat.app.attach.files import ranked, score, walk
 from specchat.app.attach.names import names_below, names_in
@@ -85,9 +85,9 @@ def test_files_that_cannot_go_with_a_message(tmp_path: Path, name: str, data: by
 
 
 def test_encodings() -> None:
-    assert decoded("\ufeffé\r\n".encode(), "x") == ("é\n", "")
-    assert decoded("é".encode("utf-16"), "x") == ("é", "")
-    assert decoded(b"\xe9t\xe9", "x") == ("�t�", "x is not entirely UTF-8: unreadable characters are shown as �.")
+    assert decode("\ufeffé\r\n".encode(), "x") == ("é\n", "")
+    assert decode("é".encode("utf-16"), "x") == ("é", "")
+    assert decode(b"\xe9t\xe9", "x") == ("�t�", "x is not entirely UTF-8: unreadable characters are shown as �.")
 
 
 def make(folder: Path, **files: str) -> None:
@@ -121,9 +121,9 @@ def test_no_program_of_a_repository_is_run(tmp_path: Path) -> None:
 
 
 def test_long_pastes() -> None:
-    assert pasted("short\n" * 39) == ""
-    assert pasted("x\n" * 211 + "x") == f"{FOLDED}pasted 212 lines]"
-    assert pasted("x" * 4001) == f"{FOLDED}pasted 4,001 characters]"
+    assert paste_chip("short\n" * 39) == ""
+    assert paste_chip("x\n" * 211 + "x") == f"{FOLDED}pasted 212 lines]"
+    assert paste_chip("x" * 4001) == f"{FOLDED}pasted 4,001 characters]"
 
 
 names = st.lists(st.text("abcXY/._-é", min_size=1, max_size=20), max_size=30, unique=True)

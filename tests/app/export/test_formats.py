@@ -37,7 +37,7 @@ from specchat.app.render.verdict import verdict_text
 from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.app.saved.race_json import read_race
 from specchat.app.text.cells import one_line, sanitise
-from specchat.app.theming.colouring import WAYS, Colouring
+from specchat.app.theming.colouring import COLOURINGS, Colouring
 from specchat.app.theming.themes import STEPS, load_themes
 from specchat.app.tui.race.photo_finish import PhotoFinish
 from specchat.app.tui.race.state import standings
@@ -175,7 +175,7 @@ class Page(HTMLParser):
 
 
 @many
-@given(chats, st.sampled_from(WAYS))
+@given(chats, st.sampled_from(COLOURINGS))
 def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, way: str) -> None:
     text = whole(chat, "html", "light", way)
     assert calm(text, line=False)
@@ -537,7 +537,7 @@ def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
     assert [first.share, second.share, third.share] == pytest.approx([0.2, 0.6, 1.0])
     assert second.speedup == pytest.approx(3.0)
     assert third.mark == "≈ near tie"
-    assert third.where == "from token 5 on, gap 0.00012"
+    assert third.difference == "from token 5 on, gap 0.00012"
 
 
 def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:

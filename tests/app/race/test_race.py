@@ -13,6 +13,7 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.methods import known_methods
 from specchat.app.export.formats import export_race
+from specchat.app.export.look import Look
 from specchat.app.export.race_html import photo_finish, remarks
 from specchat.app.race.entry import RaceEntry, split_prompt
 from specchat.app.race.lane import FULL
@@ -515,7 +516,7 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
     run(engine, made, [([1, 2, 3, 4], 1, 1.1), ([100, 101], 1, 0.6), ([100, 101], 2, 0.4)])
     record = made.record()
     dark = load_themes()[0]["dark"]
-    path = export_race(record, tmp_path / "race.json", dark)
+    path = export_race(record, tmp_path / "race.json", Look(dark))
     text = path.read_text()
     assert '"version": 2' in text
     assert "/secret" not in text
@@ -529,7 +530,7 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
     assert [finish.name for finish in finishes] == ["greedy on builtin", "greedy on m", "lookup on m"]
     assert finishes[2].figures[1] == "26.7 chars/s"
     assert "compared in characters" in remarks(back)[0]
-    page = export_race(record, tmp_path / "race.html", dark).read_text()
+    page = export_race(record, tmp_path / "race.html", Look(dark)).read_text()
     assert "greedy on builtin" in page
     assert "another model" in page
     assert "chars/s" in page

@@ -21,7 +21,7 @@ from specchat.app.render.tree_page import tree_lines
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
-from specchat.app.theming.colouring import INKS, WAYS, bared, effective, ink_name, inks_of, legend
+from specchat.app.theming.colouring import COLOURINGS, INKS, effective, ink_name, legend, run_inks, split_blanks
 from specchat.app.theming.themes import COLOURS, FEWER, KEYS, LISTS, SHIPPED, STEPS, TONES, Palette, load_themes, read_theme
 from specchat.errors import UserError
 
@@ -316,27 +316,27 @@ def test_neighbours_differ_and_the_colour_tells_the_length() -> None:
     assert lengths == ["plain", *(f"heat-{step}" for step in (1, 2, 3, 3, 4, 4, 5, 5))]
     assert {ink_name("length", shade, 1) for shade in (-1, -2)} == {"plain"}, "single tokens are calm"
     assert ink_name("off", 3, 5) == "plain"
-    for way in WAYS:
-        assert set(inks_of(way)) <= set(INKS)
+    for way in COLOURINGS:
+        assert set(run_inks(way)) <= set(INKS)
 
 
 def test_the_legend_is_the_scale_in_words() -> None:
     assert "".join(text for text, _ in legend("length")) == " 1  2  3  4–5  6–7  8+  tokens a pass"
     inks = [ink for _, ink in legend("length") if ink]
     assert inks == [ink_name("length", 0, int(text.strip()[0])) for text, ink in legend("length") if ink]
-    for way in WAYS:
-        assert {ink for _, ink in legend(way) if ink} <= set(inks_of(way))
+    for way in COLOURINGS:
+        assert {ink for _, ink in legend(way) if ink} <= set(run_inks(way))
 
 
 def test_blanks_around_a_run_are_gaps() -> None:
-    assert bared("  a b ") == ("  ", "a b", " ")
-    assert bared("ab") == ("", "ab", "")
-    assert bared("  ") == ("  ", "", "")
+    assert split_blanks("  a b ") == ("  ", "a b", " ")
+    assert split_blanks("ab") == ("", "ab", "")
+    assert split_blanks("  ") == ("  ", "", "")
 
 
 def test_without_colours_there_are_lines() -> None:
-    assert [effective(way, True) for way in WAYS] == ["underline", "off"]
-    assert [effective(way, False) for way in WAYS] == list(WAYS)
+    assert [effective(way, True) for way in COLOURINGS] == ["underline", "off"]
+    assert [effective(way, False) for way in COLOURINGS] == list(COLOURINGS)
 
 
 async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -349,7 +349,7 @@ async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engin
             await pilot.pause()
             assert app.chat_screen.view.colouring == way
             seen[way] = styles(app)
-        assert len({str(found) for found in seen.values()}) == len(WAYS)
+        assert len({str(found) for found in seen.values()}) == len(COLOURINGS)
         assert len({str(style.color) for style in seen["length"]}) >= 4
         assert not any(style.underline for style in seen["length"] + seen["off"])
         assert len({str(style.color) for style in seen["off"]}) == 1
@@ -365,7 +365,7 @@ async def test_the_command_names_a_way_and_the_nearest_one_if_there_is_none(make
             app.actions.command("/colours lengths")
         app.actions.command("/colours")
         assert app.chat_screen.view.colouring == "length"
-    assert [list(row.words) for row in ACTIONS if row.id == "colours"] == [list(WAYS)]
+    assert [list(row.words) for row in ACTIONS if row.id == "colours"] == [list(COLOURINGS)]
 
 
 async def test_the_setting_counts_from_the_start(make_chat: Make, engine: Any) -> None:

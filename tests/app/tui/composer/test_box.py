@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
 
-from specchat.app.attach.names import folder_of, names_below, names_in, offers, spelled, typed
+from specchat.app.attach.names import format_mention, names_below, names_in, offers, open_mention, query_folder
 from specchat.app.chat.entries import Answer, ChatEntry, Prompt
 from specchat.app.chat.transcript import Transcript, cuts, messages_from
 from specchat.app.history.typed import Typed
@@ -377,22 +377,27 @@ async def test_what_stands_for_a_paste_is_one_character_for_every_key(make_chat:
 
 
 def test_what_is_being_typed() -> None:
-    assert typed("see @do") == (4, "do")
-    assert typed('see @"my no') == (4, "my no")
-    assert typed("@") == (0, "")
-    assert typed("me@home") is None
-    assert typed("@done ") is None
+    assert open_mention("see @do") == (4, "do")
+    assert open_mention('see @"my no') == (4, "my no")
+    assert open_mention("@") == (0, "")
+    assert open_mention("me@home") is None
+    assert open_mention("@done ") is None
 
 
 def test_names_and_their_spelling(folder: Path) -> None:
     assert names_below(Path()) == ["docs/", "notes.txt", "docs/my notes.md", "docs/other.md"]
-    assert folder_of("no") is None
-    assert folder_of(".") == ""
+    assert query_folder("no") is None
+    assert query_folder(".") == ""
     assert offers(".", names_in("")) == [".hidden"]
-    assert folder_of("../here/no") == "../here/"
+    assert query_folder("../here/no") == "../here/"
     assert offers("../here/no", names_in("../here/")) == ["../here/notes.txt"]
     assert names_in("no/such/") == []
-    assert [spelled(name) for name in ("a.md", "a b.md", "docs/", 'a "b')] == ["@a.md ", '@"a b.md" ', "@docs/", "@'a \"b' "]
+    assert [format_mention(name) for name in ("a.md", "a b.md", "docs/", 'a "b')] == [
+        "@a.md ",
+        '@"a b.md" ',
+        "@docs/",
+        "@'a \"b' ",
+    ]
 
 
 # A chat that no longer fits the model's context: counted before it is sent, nothing dropped without a word
