@@ -148,12 +148,12 @@ def export(
 ) -> None:
     """Write a chat to a file, in the colours of your settings."""
     from ..export.formats import export_chat, target
-    from ..export.look import look_of
+    from ..export.look import settings_look
 
     settings, _ = load_settings()
     path = target(str(file), None)
     opened = _open(chat)
-    place = export_chat(opened, path, look_of(settings, thoughts=thoughts), force)
+    place = export_chat(opened, path, settings_look(settings, thoughts=thoughts), force)
     if json:
         print_json({"file": str(place)})
     else:

@@ -18,7 +18,7 @@ from ...engine.options import LOADING
 from ...errors import UserError
 from ...plain_file import FULL, stand_somewhere
 from ..cli import complete as completion_shell
-from ..history import told
+from ..history import take_notices
 from ..settings.fields import OPTIONS, Values
 from ..settings.precedence import load_settings, read_settings
 from ..terminal import encoding
@@ -331,7 +331,7 @@ def main() -> NoReturn:
             raise
         print(f"specchat: The output is incomplete ({error.strerror}). Free some space.", file=sys.stderr)
         code = BROKEN
-    for sentence in told():
+    for sentence in take_notices():
         print(f"specchat: {sentence}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         try:

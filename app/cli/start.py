@@ -53,17 +53,17 @@ def open_chat(
     query: str | None = None
     fallback = None
     if last or resume is not None:
-        from ..history.resume import continued, find, remarks
+        from ..history.resume import find, resume_notices, resume_settings
 
         match find(None if last else resume):
             case str(text):
                 query = text
             case opened:
-                chat_settings = continued(settings, opened, command_line)
+                chat_settings = resume_settings(settings, opened, command_line)
                 if chat_settings.model != settings.model:
                     fallback = (settings.model, settings.load_options())
                 settings = chat_settings
-                notice = " ".join(filter(None, (notice, *remarks(opened, settings.model)))) or None
+                notice = " ".join(filter(None, (notice, *resume_notices(opened, settings.model)))) or None
     client = EngineClient()
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
     client.load(settings.model, **settings.load_options())
