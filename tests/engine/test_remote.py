@@ -117,12 +117,7 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
     assert events[-1].served["certainty"] == "exact"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"accept": "rejection"}, "decides which draft tokens it accepts"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [({"accept": "rejection"}, "decides which draft tokens it accepts")])
 def test_what_no_server_can_do_is_refused(client: EngineClient, options: dict[str, Any], said: str) -> None:
     with serving("vLLM", vllm(WRITTEN)) as fake:
         loaded(client, fake.url)

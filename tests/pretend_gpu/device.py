@@ -75,12 +75,7 @@ class GpuTensor(torch.Tensor):
     @staticmethod
     def __new__(cls: type[GpuTensor], held: torch.Tensor, device: torch.device) -> GpuTensor:
         made: GpuTensor = torch.Tensor._make_wrapper_subclass(
-            cls,
-            held.size(),
-            strides=held.stride(),
-            storage_offset=held.storage_offset(),
-            dtype=held.dtype,
-            device=device,
+            cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype, device=device
         )
         made.held = held
         return made

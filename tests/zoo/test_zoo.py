@@ -54,12 +54,7 @@ def _disturb(model: TransformersModel) -> None:
                 weight += llama_zoo.NOISE * weight.std() * torch.randn(weight.shape, generator=generator)
 
 
-FEW = {
-    "gemma4_text": [19],
-    "bamba": [11],
-    "bloom": [14],
-    "llama-longrope-far.gguf": [251],
-}
+FEW = {"gemma4_text": [19], "bamba": [11], "bloom": [14], "llama-longrope-far.gguf": [251]}
 """A sample: one architecture of each kind of attention, cache or position, and the lengths of the prompts to try."""
 
 

@@ -179,17 +179,7 @@ def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.
     assert read.rounds == known.rounds
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{",
-        '{"x": 3}',
-        "null",
-        '{"KEY": {"methods": {"new": {"draft": [0, 1, 1, 1]}}}}',
-    ],
-)
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"x": 3}', "null", '{"KEY": {"methods": {"new": {"draft": [0, 1, 1, 1]}}}}'])
 def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = looping()
     context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)

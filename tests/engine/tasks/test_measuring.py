@@ -105,10 +105,7 @@ def test_a_task_reports_and_ends_over_the_pipe(client: EngineClient, tmp_path: P
 
 @pytest.mark.parametrize(
     ("task", "options", "cause", "says"),
-    [
-        ("answer", {"prompt": "x"}, "user", "No model is loaded"),
-        ("answer", {"nonsense": 1}, "bug", "log"),
-    ],
+    [("answer", {"prompt": "x"}, "user", "No model is loaded"), ("answer", {"nonsense": 1}, "bug", "log")],
 )
 def test_a_task_that_cannot_run_fails_with_a_sentence(
     client: EngineClient, task: str, options: dict[str, Any], cause: str, says: str

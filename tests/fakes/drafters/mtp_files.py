@@ -101,12 +101,7 @@ QWEN2 = (
 
 
 def write_mtp(
-    folder: Path,
-    family: Family,
-    *,
-    layers: int = 1,
-    right: bool = False,
-    changes: Mapping[str, Tensor | None] | None = None,
+    folder: Path, family: Family, *, layers: int = 1, right: bool = False, changes: Mapping[str, Tensor | None] | None = None
 ) -> Path:
     """Write a model with MTP layers.
 
