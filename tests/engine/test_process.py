@@ -15,29 +15,8 @@ from pathlib import Path
 import pytest
 
 from specchat.backends.loading import builtin_path
+from specchat.engine import messages
 from specchat.engine.client import EngineClient, models_to_load
-from specchat.engine.messages import (
-    Cancel,
-    CloseLane,
-    Event,
-    Failed,
-    Finished,
-    Generate,
-    Load,
-    Loaded,
-    LoadedSecondary,
-    LoadSecondary,
-    PieceTable,
-    Quit,
-    ReadPieces,
-    Ready,
-    Remember,
-    Remembered,
-    Started,
-    Switched,
-    Unloaded,
-    UnloadSecondary,
-)
 from specchat.engine.wire import dump
 
 from ..fakes.engines import (
@@ -60,34 +39,36 @@ from ..fakes.engines import (
 
 def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: Path) -> None:
     engine.send(b"hello?\n", b"\xff\xfe\n", b"[]\n", b"\n", b'{"kind":[]}\n', b'{"kind":"Cancel"}\n', b"[" * 99_999 + b"\n")
-    engine.send(dump(Switched(1, "not", "a command")), Cancel(77), CloseLane("none"))
-    engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="hello"))
-    assert text_of(engine.until(2, Finished), 2) == ANSWER
+    engine.send(dump(messages.Switched(1, "not", "a command")), messages.Cancel(77), messages.CloseLane("none"))
+    engine.send(messages.Load(1, recorded(tmp_path)), messages.Generate(2, prompt="hello"))
+    assert text_of(engine.until(2, messages.Finished), 2) == ANSWER
     assert "hello?" in log.read_text()
     assert "not a command:" in log.read_text()
 
 
 def test_a_full_disk_under_the_log_costs_no_answer(tmp_path: Path) -> None:
     engine = BareEngine(Path("/dev/full"))
-    engine.send(b"to be logged\n", Load(1, recorded(tmp_path)), b"again\n", Generate(2, prompt="hello"))
-    assert text_of(engine.until(2, Finished), 2) == ANSWER
+    engine.send(b"to be logged\n", messages.Load(1, recorded(tmp_path)), b"again\n", messages.Generate(2, prompt="hello"))
+    assert text_of(engine.until(2, messages.Finished), 2) == ANSWER
     engine.close()
 
 
 def test_a_wrong_name_costs_nothing(engine: BareEngine, tmp_path: Path) -> None:
-    engine.send(Load(1, f"recorded:{tmp_path}/none.jsonl"), Load(2, recorded(tmp_path, more={"hello there": ANSWER})))
-    failed = engine.until(2, Loaded)[-3]
-    assert isinstance(failed, Failed)
+    engine.send(
+        messages.Load(1, f"recorded:{tmp_path}/none.jsonl"), messages.Load(2, recorded(tmp_path, more={"hello there": ANSWER}))
+    )
+    failed = engine.until(2, messages.Loaded)[-3]
+    assert isinstance(failed, messages.Failed)
     assert (failed.id, failed.cause) == (1, "user")
     assert "none.jsonl" in failed.sentence
     # The model that was there before answers on, from its cache.
-    engine.send(Generate(3, prompt="hello there"))
-    engine.until(3, Finished)
-    engine.send(Load(4, f"recorded:{tmp_path}/none.jsonl"), Generate(5, prompt="hello there"))
-    events = engine.until(5, Finished)
-    assert not any(isinstance(event, Unloaded) for event in events)
+    engine.send(messages.Generate(3, prompt="hello there"))
+    engine.until(3, messages.Finished)
+    engine.send(messages.Load(4, f"recorded:{tmp_path}/none.jsonl"), messages.Generate(5, prompt="hello there"))
+    events = engine.until(5, messages.Finished)
+    assert not any(isinstance(event, messages.Unloaded) for event in events)
     assert text_of(events, 5) == ANSWER
-    assert next(event.reused for event in events if isinstance(event, Started) and event.id == 5) > 0
+    assert next(event.reused for event in events if isinstance(event, messages.Started) and event.id == 5) > 0
 
 
 FOURTH_PASS = """
@@ -121,18 +102,18 @@ __main__.main()
 
 def test_a_cancel_waits_for_the_pass_and_no_longer(log: Path, tmp_path: Path) -> None:
     engine = BareEngine(log, FOURTH_PASS)
-    engine.send(Load(1, recorded(tmp_path, pace=1)), Generate(2, prompt="long"))
+    engine.send(messages.Load(1, recorded(tmp_path, pace=1)), messages.Generate(2, prompt="long"))
     wait_until(Path(f"{log}.pass").exists)
-    engine.send(Cancel(2))
-    assert len(steps_of(engine.until(2, Finished), 2)) == 4
+    engine.send(messages.Cancel(2))
+    assert len(steps_of(engine.until(2, messages.Finished), 2)) == 4
     engine.close()
 
 
 def test_quit_and_the_end_of_input_end_it(log: Path, tmp_path: Path) -> None:
-    for last in (Quit(), None):
+    for last in (messages.Quit(), None):
         engine = BareEngine(log)
-        engine.send(Load(1, recorded(tmp_path, pace=600)), Generate(2, prompt="hello"))
-        engine.until(2, Started)  # in the middle of a pass of ten minutes now
+        engine.send(messages.Load(1, recorded(tmp_path, pace=600)), messages.Generate(2, prompt="hello"))
+        engine.until(2, messages.Started)  # in the middle of a pass of ten minutes now
         if last is None:
             engine.stdin.close()
         else:
@@ -163,7 +144,7 @@ def test_it_goes_with_its_parent_even_while_a_library_holds_the_gil() -> None:
 
 def test_a_crash_leaves_its_traceback(tmp_path: Path, log: Path) -> None:
     engine = BareEngine(log, FOURTH_PASS)
-    engine.send(Load(1, recorded(tmp_path, pace=1)), Generate(2, prompt="long"))
+    engine.send(messages.Load(1, recorded(tmp_path, pace=1)), messages.Generate(2, prompt="long"))
     wait_until(Path(f"{log}.pass").exists)
     engine.process.send_signal(signal.SIGSEGV)
     engine.process.wait(120)
@@ -184,22 +165,22 @@ def test_importing_it_imports_nothing_heavy(module: str) -> None:
 
 def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
     *_, loaded = answer(client, client.load(recorded(tmp_path)))
-    assert isinstance(loaded, Loaded)
+    assert isinstance(loaded, messages.Loaded)
     for method in ("greedy", "lookup", "recompute"):
         id = client.generate("hello", method=method)
         events = answer(client, id)
         assert text_of(events, id) == ANSWER
-        assert isinstance(events[0], Started)
+        assert isinstance(events[0], messages.Started)
         assert events[0].method == method
-        assert isinstance(events[-1], Finished)
+        assert isinstance(events[-1], messages.Finished)
     chat = [{"role": "user", "content": "long"}]
     id = client.generate(messages=chat, max_tokens=5)
     events = answer(client, id)
-    assert isinstance(events[-1], Finished)
+    assert isinstance(events[-1], messages.Finished)
     assert events[-1].reason == "length"
     assert text_of(events, id) == "alpha 0 beta 1 gamma"
-    id, seen = client.generate("hello"), list[Event]()
-    while not any(isinstance(event, Finished) for event in seen):
+    id, seen = client.generate("hello"), list[messages.Event]()
+    while not any(isinstance(event, messages.Finished) for event in seen):
         event = client.wait(120)
         assert event is not None
         seen += [event, *client.drain()]
@@ -212,7 +193,7 @@ def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
     load = client.load(recorded(tmp_path, pace=0.005))
     answer(client, load)
     id = client.generate("long")
-    seen: list[Event] = []
+    seen: list[messages.Event] = []
     until(client, seen, lambda seen: len(steps_of(seen, id)) >= 10)
     pid = client.pid
     assert pid is not None
@@ -229,7 +210,7 @@ def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
     again = client.generate("short")
     events = answer(client, again)
     assert text_of(events, again) == SHORT
-    assert [event.id for event in events if isinstance(event, Loaded)] == [load]
+    assert [event.id for event in events if isinstance(event, messages.Loaded)] == [load]
     assert client.pid != pid
 
 
@@ -237,13 +218,13 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
     client = EngineClient(log=log)
     client.start()
     ready = client.wait(120)
-    assert isinstance(ready, Ready)
+    assert isinstance(ready, messages.Ready)
     os.kill(ready.pid, signal.SIGSTOP)
     load = client.load(recorded(tmp_path))
     time.sleep(0.1)
     os.kill(ready.pid, signal.SIGKILL)
     failed = client.wait(120)
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, messages.Failed)
     assert failed.id == load
     id = client.generate("short")
     assert text_of(answer(client, id), id) == SHORT
@@ -251,9 +232,9 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
 
 
 def test_what_was_being_loaded_is_named() -> None:
-    assert models_to_load(Load(1, "a", ["b", "c"])) == "a with b with c"
-    assert models_to_load(LoadSecondary(1, "key", "a", {})) == "a"
-    assert not models_to_load(Generate(1))
+    assert models_to_load(messages.Load(1, "a", ["b", "c"])) == "a with b with c"
+    assert models_to_load(messages.LoadSecondary(1, "key", "a", {})) == "a"
+    assert not models_to_load(messages.Generate(1))
 
 
 def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +248,7 @@ def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, mo
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with EngineClient(log=log) as client:
         (failed,) = answer(client, client.load("builtin"))[-1:]
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, messages.Failed)
         assert "Could not start" in failed.sentence
 
 
@@ -303,17 +284,17 @@ def test_the_working_folder_is_not_imported_from(tmp_path: Path, log: Path, monk
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
     with EngineClient(log=log) as client:
-        assert isinstance(answer(client, client.load(recorded(tmp_path)))[-1], Loaded)
+        assert isinstance(answer(client, client.load(recorded(tmp_path)))[-1], messages.Loaded)
 
 
 TEXT = "The keeper of the lighthouse wrote every evening how far the waves had come, and nobody read it for forty years."
 
 
-def remember(client: EngineClient, command: Remember) -> Remembered:
-    seen: list[Event] = []
+def remember(client: EngineClient, command: messages.Remember) -> messages.Remembered:
+    seen: list[messages.Event] = []
     client.send(command)
-    until(client, seen, lambda seen: bool(seen) and isinstance(seen[-1], Remembered))
-    assert isinstance(seen[-1], Remembered)
+    until(client, seen, lambda seen: bool(seen) and isinstance(seen[-1], messages.Remembered))
+    assert isinstance(seen[-1], messages.Remembered)
     return seen[-1]
 
 
@@ -324,19 +305,19 @@ def test_what_is_remembered_is_drafted_from_until_it_is_forgotten(tmp_path: Path
 
         def ask(past: str = folder) -> tuple[str, int]:
             id = client.next_id()
-            client.send(Generate(id, prompt="tell me", raw=True, method="lookup", fresh=True, past=past))
+            client.send(messages.Generate(id, prompt="tell me", raw=True, method="lookup", fresh=True, past=past))
             events = answer(client, id)
             return text_of(events, id), len(steps_of(events, id))
 
         text, plain = ask()
         assert text == TEXT
-        assert remember(client, Remember(client.next_id(), folder)).keys == []
-        assert remember(client, Remember(client.next_id(), folder, [[7, "Something else."], [8, TEXT]])).keys == [7, 8]
+        assert remember(client, messages.Remember(client.next_id(), folder)).keys == []
+        assert remember(client, messages.Remember(client.next_id(), folder, [[7, "Something else."], [8, TEXT]])).keys == [7, 8]
         assert ask("") == (TEXT, plain)  # a chat that is not kept
         text, steps = ask()
         assert text == TEXT
         assert steps < plain / 2
-        assert remember(client, Remember(client.next_id(), folder, forget=[8])).keys == [7]
+        assert remember(client, messages.Remember(client.next_id(), folder, forget=[8])).keys == [7]
         assert ask() == (TEXT, plain)
 
 
@@ -351,61 +332,61 @@ def models(tmp_path: Path) -> tuple[str, str]:
     return recorded(tmp_path / "one"), recorded(tmp_path / "two", more={"hello": "Something else entirely 🙂 " * 20})
 
 
-def load(engine: BareEngine, own: str, **guests: str) -> list[Event]:
+def load(engine: BareEngine, own: str, **guests: str) -> list[messages.Event]:
     """Load the chat's model and secondary ones; return their events."""
-    engine.send(Load(1, own))
-    engine.until(1, Loaded)
+    engine.send(messages.Load(1, own))
+    engine.until(1, messages.Loaded)
     events = []
     for id, (key, model) in enumerate(guests.items(), 2):
-        engine.send(LoadSecondary(id, key, model))
-        events += engine.until(id, LoadedSecondary, Failed)
+        engine.send(messages.LoadSecondary(id, key, model))
+        events += engine.until(id, messages.LoadedSecondary, messages.Failed)
     return events
 
 
 def said(engine: BareEngine, id: int, prompt: str = "hello", **more: str) -> str:
     """Let a lane answer, and return its text."""
-    engine.send(Generate(id, prompt=prompt, **more))  # type: ignore[arg-type]
-    events = engine.until(id, Finished, Failed)
-    assert isinstance(events[-1], Finished), events[-1]
+    engine.send(messages.Generate(id, prompt=prompt, **more))  # type: ignore[arg-type]
+    events = engine.until(id, messages.Finished, messages.Failed)
+    assert isinstance(events[-1], messages.Finished), events[-1]
     return text_of(events, id)
 
 
 def test_lanes_of_two_models_answer_each_with_its_own(engine: BareEngine, models: tuple[str, str]) -> None:
     loaded = load(engine, models[0], guest=models[1])[-1]
-    assert isinstance(loaded, LoadedSecondary)
+    assert isinstance(loaded, messages.LoadedSecondary)
     assert (loaded.key, loaded.info["name"]) == ("guest", models[1])
     assert loaded.unavailable["draft"]
     assert loaded.tokenizer != loaded.primary_tokenizer
-    engine.send(Generate(10, lane="race-1", prompt="hello", method="lookup"))
-    engine.send(Generate(11, lane="race-2", prompt="hello", method="lookup", model="guest"))
-    events: list[Event] = []
-    while len([e for e in events if isinstance(e, Finished)]) < 2:
+    engine.send(messages.Generate(10, lane="race-1", prompt="hello", method="lookup"))
+    engine.send(messages.Generate(11, lane="race-2", prompt="hello", method="lookup", model="guest"))
+    events: list[messages.Event] = []
+    while len([e for e in events if isinstance(e, messages.Finished)]) < 2:
         events.append(next(engine.events()))
     assert text_of(events, 10) == ANSWER
     assert text_of(events, 11).startswith("Something else entirely 🙂 Something")
-    engine.send(ReadPieces(12), ReadPieces(13, "guest"), ReadPieces(14, "nobody"))
-    tables = [engine.until(id, PieceTable)[-1] for id in (12, 13, 14)]
-    assert [len(table.pieces) > 0 for table in tables if isinstance(table, PieceTable)] == [True, True, False]
+    engine.send(messages.ReadPieces(12), messages.ReadPieces(13, "guest"), messages.ReadPieces(14, "nobody"))
+    tables = [engine.until(id, messages.PieceTable)[-1] for id in (12, 13, 14)]
+    assert [len(table.pieces) > 0 for table in tables if isinstance(table, messages.PieceTable)] == [True, True, False]
     assert tables[0].pieces != tables[1].pieces  # type: ignore[attr-defined]
 
 
 def test_the_chats_cache_survives_a_race(engine: BareEngine, models: tuple[str, str]) -> None:
     load(engine, models[0], guest=models[1])
     chat = [{"role": "user", "content": "hello"}]
-    engine.send(Generate(10, messages=chat))
-    text = text_of(engine.until(10, Finished), 10)
-    engine.send(Generate(11, lane="race-1", messages=chat, model="guest"))
-    engine.until(11, Finished)
-    engine.send(CloseLane("race-1"), UnloadSecondary())
+    engine.send(messages.Generate(10, messages=chat))
+    text = text_of(engine.until(10, messages.Finished), 10)
+    engine.send(messages.Generate(11, lane="race-1", messages=chat, model="guest"))
+    engine.until(11, messages.Finished)
+    engine.send(messages.CloseLane("race-1"), messages.UnloadSecondary())
     chat += [{"role": "assistant", "content": text}, {"role": "user", "content": "short"}]
-    engine.send(Generate(12, messages=chat))
-    events = engine.until(12, Finished)
-    start = next(event for event in events if isinstance(event, Started))
+    engine.send(messages.Generate(12, messages=chat))
+    events = engine.until(12, messages.Finished)
+    start = next(event for event in events if isinstance(event, messages.Started))
     assert start.reused > 50
-    assert not [event for event in events if isinstance(event, Unloaded)]
-    engine.send(Generate(13, lane="race-1", messages=chat, model="guest"))
-    failed = engine.until(13, Failed)[-1]
-    assert isinstance(failed, Failed)
+    assert not [event for event in events if isinstance(event, messages.Unloaded)]
+    engine.send(messages.Generate(13, lane="race-1", messages=chat, model="guest"))
+    failed = engine.until(13, messages.Failed)[-1]
+    assert isinstance(failed, messages.Failed)
     assert "is not loaded next to" in failed.sentence
 
 
@@ -413,12 +394,12 @@ def test_freeing_a_model_ends_its_answers_alone(engine: BareEngine, models: tupl
     # The guest's passes take 10 ms: it is far from its end when it is freed.
     load(engine, models[0], guest=models[1].replace("pace=0.0", "pace=0.01"), other=models[1])
     for id, key in ((10, ""), (11, "guest"), (12, "other")):
-        engine.send(Generate(id, lane=f"race-{id}", prompt="long", model=key))
-    begun = engine.until(12, Started)
-    engine.send(UnloadSecondary("guest"))
+        engine.send(messages.Generate(id, lane=f"race-{id}", prompt="long", model=key))
+    begun = engine.until(12, messages.Started)
+    engine.send(messages.UnloadSecondary("guest"))
     reasons: dict[int, str] = {}
     for event in chain(begun, engine.events()):
-        if isinstance(event, Finished):
+        if isinstance(event, messages.Finished):
             reasons[event.id] = event.reason
         if len(reasons) == 3:
             break
@@ -431,9 +412,9 @@ def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
 ) -> None:
     load(engine, models[0], guest=models[1])
     for id, name in enumerate((str(tmp_path / "none.gguf"), str(tmp_path), "recorded:nowhere.jsonl"), 20):
-        engine.send(LoadSecondary(id, f"bad-{id}", name))
-        failed = engine.until(id, Failed, LoadedSecondary)[-1]
-        assert isinstance(failed, Failed)
+        engine.send(messages.LoadSecondary(id, f"bad-{id}", name))
+        failed = engine.until(id, messages.Failed, messages.LoadedSecondary)[-1]
+        assert isinstance(failed, messages.Failed)
         assert failed.cause == "user"
         assert "\n" not in failed.sentence
     assert said(engine, 30) == ANSWER
@@ -443,14 +424,17 @@ def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
 @needs_builtin
 def test_a_killed_engine_loads_the_chats_model_first_and_then_its_guest(log: Path, models: tuple[str, str]) -> None:
     with EngineClient(log=log) as client:
-        assert isinstance(list(client.stream(client.load(models[0])))[-1], Loaded)
+        assert isinstance(list(client.stream(client.load(models[0])))[-1], messages.Loaded)
         assert client.pid is not None
         os.kill(client.pid, signal.SIGKILL)
-        seen: list[Event] = []
-        until(client, seen, lambda seen: any(isinstance(e, Failed) and e.cause == "died" for e in seen))
+        seen: list[messages.Event] = []
+        until(client, seen, lambda seen: any(isinstance(e, messages.Failed) and e.cause == "died" for e in seen))
         id = client.next_id()
-        client.send(LoadSecondary(id, "guest", models[1]))
+        client.send(messages.LoadSecondary(id, "guest", models[1]))
         events = list(client.stream(id))
-        assert [type(e) for e in events if isinstance(e, Loaded | LoadedSecondary)] == [Loaded, LoadedSecondary]
+        assert [type(e) for e in events if isinstance(e, messages.Loaded | messages.LoadedSecondary)] == [
+            messages.Loaded,
+            messages.LoadedSecondary,
+        ]
         answer = client.generate("hello", model="guest", lane="race-1")
         assert text_of(list(client.stream(answer)), answer).startswith("Something")

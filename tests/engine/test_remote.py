@@ -15,23 +15,8 @@ import pytest
 
 from specchat.backends.remote.address import find_server
 from specchat.backends.remote.model import connect
+from specchat.engine import messages
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import (
-    Event,
-    Failed,
-    Finished,
-    Loaded,
-    Pause,
-    Paused,
-    PieceTable,
-    ReadPieces,
-    ScoreStep,
-    Started,
-    Steps,
-    StepScores,
-    Switch,
-    Work,
-)
 from specchat.engine.remote import measure_answer
 
 from ..fakes.engines import answer
@@ -48,11 +33,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
         yield client
 
 
-def loaded(client: EngineClient, model: str) -> Event:
+def loaded(client: EngineClient, model: str) -> messages.Event:
     return answer(client, client.load(model))[-1]
 
 
-def until(client: EngineClient, holds: Callable[[Event], bool]) -> Event:
+def until(client: EngineClient, holds: Callable[[messages.Event], bool]) -> messages.Event:
     while (event := client.wait(60)) is not None:
         if holds(event):
             return event
@@ -62,7 +47,7 @@ def until(client: EngineClient, holds: Callable[[Event], bool]) -> Event:
 def test_a_server_answers_without_torch_in_any_process(tmp_path: Path) -> None:
     with serving("llama-server", llama_server(WRITTEN)) as fake, EngineClient(log=tmp_path / "log") as client:
         ready = loaded(client, fake.url)
-        assert isinstance(ready, Loaded)
+        assert isinstance(ready, messages.Loaded)
         assert (ready.info["name"], ready.info["backend"], ready.info["context"]) == ("target.gguf", "server", 2048)
         server = ready.info["server"]
         assert (server["engine"], server["method"]) == ("llama-server", "ngram-simple")
@@ -72,13 +57,13 @@ def test_a_server_answers_without_torch_in_any_process(tmp_path: Path) -> None:
         assert client.pid is not None
         maps = {Path(each.path).name for each in psutil.Process(client.pid).memory_maps()} if os.name == "posix" else set()
     started, finished = events[0], events[-1]
-    assert isinstance(started, Started)
+    assert isinstance(started, messages.Started)
     assert (started.method, started.certainty) == ("ngram-simple", "exact")
-    steps = [step for event in events if isinstance(event, Steps) for step in event.steps]
+    steps = [step for event in events if isinstance(event, messages.Steps) for step in event.steps]
     assert [len(step.tokens) for step in steps] == WRITTEN.lengths
     assert [(step.drafted, step.accepted) for step in steps] == [(one.drafted, one.accepted) for one in WRITTEN.passes]
     assert "".join(step.text for step in steps) == WRITTEN.text
-    assert isinstance(finished, Finished)
+    assert isinstance(finished, messages.Finished)
     assert (finished.reason, finished.prefill_seconds) == ("eos", 0.0315)
     assert finished.served == {
         "certainty": "exact",
@@ -96,24 +81,24 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
     with serving("vLLM", [*vllm(WRITTEN)[:3], lambda: said_all.wait(60), *vllm(WRITTEN)[3:]]) as fake:
         loaded(client, fake.url)
         id = client.generate("hi")
-        until(client, lambda event: isinstance(event, Steps))
-        client.send(Pause(id))
-        client.send(Switch(id, "lookup"))
-        client.send(ScoreStep(id, 0, 5))
-        client.send(ReadPieces(77))
-        events: list[Event] = []
-        until(client, lambda event: bool(events.append(event)) or isinstance(event, PieceTable))  # type: ignore[func-returns-value]
+        until(client, lambda event: isinstance(event, messages.Steps))
+        client.send(messages.Pause(id))
+        client.send(messages.Switch(id, "lookup"))
+        client.send(messages.ScoreStep(id, 0, 5))
+        client.send(messages.ReadPieces(77))
+        events: list[messages.Event] = []
+        until(client, lambda event: bool(events.append(event)) or isinstance(event, messages.PieceTable))  # type: ignore[func-returns-value]
         said_all.set()
         events += client.stream(id)
-    said = [event.sentence for event in events if isinstance(event, Failed) and not event.ended]
+    said = [event.sentence for event in events if isinstance(event, messages.Failed) and not event.ended]
     assert said == [
         "A server's answer cannot be paused. esc stops it.",
         f"lookup is not used there: {fake.url.removeprefix('http://')} decodes, and it decides how.",
     ]
-    assert Paused(id, False) in events
-    assert StepScores(id, 0, []) in events
-    assert PieceTable(77, []) in events
-    assert isinstance(events[-1], Finished)
+    assert messages.Paused(id, False) in events
+    assert messages.StepScores(id, 0, []) in events
+    assert messages.PieceTable(77, []) in events
+    assert isinstance(events[-1], messages.Finished)
     assert events[-1].served["certainty"] == "exact"
 
 
@@ -122,21 +107,21 @@ def test_what_no_server_can_do_is_refused(client: EngineClient, options: dict[st
     with serving("vLLM", vllm(WRITTEN)) as fake:
         loaded(client, fake.url)
         failed = answer(client, client.generate("hi", **options))[-1]
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, messages.Failed)
         assert said in failed.sentence
-        assert isinstance(answer(client, client.generate("hi"))[-1], Finished)
-        client.send(Work(99, "measure"))
-        assert "a server decides how it decodes" in until(client, lambda event: isinstance(event, Failed)).sentence  # type: ignore[attr-defined]
+        assert isinstance(answer(client, client.generate("hi"))[-1], messages.Finished)
+        client.send(messages.Work(99, "measure"))
+        assert "a server decides how it decodes" in until(client, lambda event: isinstance(event, messages.Failed)).sentence  # type: ignore[attr-defined]
 
 
 def test_cancel_stops_the_server_and_keeps_what_came(client: EngineClient) -> None:
     with serving("llama-server", [*llama_server(WRITTEN)[:3], 60.0]) as fake:
         loaded(client, fake.url)
         id = client.generate("hi")
-        until(client, lambda event: isinstance(event, Steps))
+        until(client, lambda event: isinstance(event, messages.Steps))
         client.cancel(id)
         ended = list(client.stream(id))[-1]
-        assert isinstance(ended, Finished)
+        assert isinstance(ended, messages.Finished)
         assert ended.reason == "cancelled"
         while fake.running:
             time.sleep(0.01)
@@ -146,7 +131,7 @@ def test_cancel_stops_the_server_and_keeps_what_came(client: EngineClient) -> No
         while not fake.running:
             time.sleep(0.01)
         client.cancel(id)
-        assert isinstance(list(client.stream(id))[-1], Finished)
+        assert isinstance(list(client.stream(id))[-1], messages.Finished)
         while fake.running:
             time.sleep(0.01)
 
@@ -184,5 +169,5 @@ def test_a_cancel_right_behind_its_prompt_ends_the_answer(client: EngineClient) 
             id = client.generate("hi")
             client.cancel(id)
             ended = list(client.stream(id))[-1]
-            assert isinstance(ended, Finished)
+            assert isinstance(ended, messages.Finished)
             assert ended.reason == "cancelled"

@@ -26,38 +26,22 @@ from specchat.engine.messages import Failed, Finished, Steps
 from specchat.engine.tasks.peers import same_settings
 
 from ..cases import FULL
-from .models import (
-    GREEDY,
-    HEAD,
-    THREADS,
-    TOKENS,
-    WARM,
-    Page,
-    Tally,
-    answer,
-    fresh,
-    methods,
-    opened,
-    parting,
-    suite,
-    switching,
-    texts,
-)
+from . import models
 from .prompts import prompts, sentences
 
-pytestmark = suite
+pytestmark = models.suite
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 ROUNDS = 7
 
 
-def test_passes_by_size(model: Model, path: Path, page: Page) -> None:
+def test_passes_by_size(model: Model, path: Path, page: models.Page) -> None:
     """Cost of a pass, and what larger passes do to the text's own choices: chains over plain answers, as drafts would be."""
     turned, places, equal, leads = dict.fromkeys(SIZES, 0), 0, dict.fromkeys(SIZES, True), dict.fromkeys(SIZES, 0.0)
     least = dict.fromkeys(SIZES, float("inf"))
     session = model.open_session()
-    for _, prompt in texts(model):
-        chain = [prompt[-1], *fresh(model, prompt)[:-1]]
+    for _, prompt in models.texts(model):
+        chain = [prompt[-1], *models.fresh(model, prompt)[:-1]]
         places += len(chain)
         alone = None
         for size in SIZES:
@@ -68,7 +52,7 @@ def test_passes_by_size(model: Model, path: Path, page: Page) -> None:
                 part = chain[start : start + size]
                 begun = time.process_time()
                 scores = session.evaluate(part, range(ROOT, len(part) - 1))
-                picks = scores.choose(GREEDY)
+                picks = scores.choose(models.GREEDY)
                 seconds = time.process_time() - begun
                 if len(part) == size:
                     least[size] = min(least[size], seconds)
@@ -93,14 +77,23 @@ def test_passes_by_size(model: Model, path: Path, page: Page) -> None:
 
 
 def _load(runtime: str, path: Path, context: int, cache: Path) -> dict[str, float]:
-    command = [sys.executable, "-P", "-m", "specchat.tests.real.loads", runtime, str(path), str(context), str(THREADS or 0)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "specchat.tests.real.loads",
+        runtime,
+        str(path),
+        str(context),
+        str(models.THREADS or 0),
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "SPECCHAT_CACHE": str(cache)})
     assert ran.returncode == 0, ran.stderr[-2_000:]
     told: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
     return told
 
 
-def test_loads(model: Model, path: Path, page: Page, tmp_path: Path) -> None:
+def test_loads(model: Model, path: Path, page: models.Page, tmp_path: Path) -> None:
     """CPU seconds and resident memory of a load beside the library's own; reported, as both depend on the machine."""
     own = model.info.backend
     context = model.info.context
@@ -115,16 +108,16 @@ def test_loads(model: Model, path: Path, page: Page, tmp_path: Path) -> None:
     page.table(path.name, f"Loads (context {context:,})", ("loaded by", "CPU seconds", "resident MB"), rows)
 
 
-def test_races_through_the_engine(model: Model, path: Path, page: Page, tmp_path: Path) -> None:
+def test_races_through_the_engine(model: Model, path: Path, page: models.Page, tmp_path: Path) -> None:
     """Lanes side by side in the engine: all write what plain decoding wrote here."""
     kind, text = prompts(1)[0]
-    wanted = fresh(model, encode_prompt(model, text))
-    promised = ["greedy", *methods(model, model.info.capabilities.identical)]
+    wanted = models.fresh(model, encode_prompt(model, text))
+    promised = ["greedy", *models.methods(model, model.info.capabilities.identical)]
     with EngineClient(log=tmp_path / "engine.log") as client:
-        load = client.load(str(path), threads=THREADS, draft_model=HEAD or None)
+        load = client.load(str(path), threads=models.THREADS, draft_model=models.HEAD or None)
         failed = [event for event in client.stream(load) if isinstance(event, Failed)]
         assert not failed
-        lanes = {client.generate(text, method=name, lane=name, max_tokens=TOKENS): name for name in promised}
+        lanes = {client.generate(text, method=name, lane=name, max_tokens=models.TOKENS): name for name in promised}
         tokens: dict[int, list[int]] = {id: [] for id in lanes}
         running = set(lanes)
         while running and (event := client.wait(600)) is not None:
@@ -142,7 +135,7 @@ def test_races_through_the_engine(model: Model, path: Path, page: Page, tmp_path
     assert not different or model.info.capabilities.identical != "identical"
 
 
-def test_doctor(path: Path, page: Page) -> None:
+def test_doctor(path: Path, page: models.Page) -> None:
     """`specchat doctor MODEL` says what the model can do, and ends well."""
     ran = subprocess.run([sys.executable, "-m", "specchat", "doctor", str(path)], capture_output=True, text=True, check=False)
     page.add(path.name, f"**`specchat doctor`** ended with {ran.returncode}:", "", "```", *ran.stdout.splitlines(), "```", "")
@@ -159,7 +152,7 @@ def llama_model(request: pytest.FixtureRequest, path: Path) -> Iterator[Model]:
     if path.suffix != ".gguf":
         pytest.skip("llama-cpp-python reads GGUF files alone")
     options = LoadOptions(
-        threads=THREADS, context=CONTEXT, device="cpu", exact="off", flash_attention=request.param, kv_type="f16"
+        threads=models.THREADS, context=CONTEXT, device="cpu", exact="off", flash_attention=request.param, kv_type="f16"
     )
     model = load_model(str(path), options)
     yield model
@@ -172,7 +165,7 @@ def theirs(llama: Any, prompt: Sequence[int], ends: Sequence[int]) -> tuple[list
     llama._ctx.kv_cache_clear()
     llama.eval(list(prompt[:-1]))
     tokens, leads = [int(prompt[-1])], []
-    while len(tokens) <= TOKENS and tokens[-1] not in ends:
+    while len(tokens) <= models.TOKENS and tokens[-1] not in ends:
         llama.eval(tokens[-1:])
         logits = np.ctypeslib.as_array(llama._ctx.get_logits_ith(-1), (llama.n_vocab(),))
         second, first = np.partition(logits, -2)[-2:]
@@ -181,14 +174,14 @@ def theirs(llama: Any, prompt: Sequence[int], ends: Sequence[int]) -> tuple[list
     return tokens[1:], leads
 
 
-def test_plain_text_is_llama_cpp_pythons(llama_model: Model, path: Path, page: Page) -> None:
+def test_plain_text_is_llama_cpp_pythons(llama_model: Model, path: Path, page: models.Page) -> None:
     from llama_cpp import Llama
 
     llama = Llama(str(path), n_ctx=CONTEXT, verbose=False, **same_settings(llama_model))
     parted = []
-    for kind, prompt in texts(llama_model):
+    for kind, prompt in models.texts(llama_model):
         assert len(prompt) <= PREFILL_CHUNK
-        ours = fresh(llama_model, prompt)
+        ours = models.fresh(llama_model, prompt)
         wanted, leads = theirs(llama, prompt, llama_model.info.eos_ids)
         if ours != wanted:
             at = next(i for i, (one, other) in enumerate(zip(ours, wanted, strict=False)) if one != other)
@@ -196,7 +189,7 @@ def test_plain_text_is_llama_cpp_pythons(llama_model: Model, path: Path, page: P
     flash = "on" if same_settings(llama_model)["flash_attn"] else "off"
     page.add(
         path.name,
-        f"Plain text, flash attention {flash}: {len(parted)} of {len(texts(llama_model))} differ from llama.cpp's.",
+        f"Plain text, flash attention {flash}: {len(parted)} of {len(models.texts(llama_model))} differ from llama.cpp's.",
         "",
     )
     llama.close()
@@ -206,7 +199,7 @@ def test_plain_text_is_llama_cpp_pythons(llama_model: Model, path: Path, page: P
 
 
 Prompts = Sequence[tuple[str, list[int]]]
-Write = Callable[[Conversation, Sequence[int], Sampling, Tally, int], list[int]]
+Write = Callable[[Conversation, Sequence[int], Sampling, models.Tally, int], list[int]]
 
 COLUMNS = ("answers of", "answers", "differ", "tokens a pass", "CPU ÷ plain", "where they part")
 
@@ -216,31 +209,31 @@ class Comparison:
 
     def __init__(self, model: Model, prompts: Prompts, samplings: Sequence[Sampling]) -> None:
         self._model, self._prompts, self._samplings = model, prompts, samplings
-        self.plain = Tally()
+        self.plain = models.Tally()
         self._wanted = {
-            (i, sampling): fresh(model, prompt, sampling, tally=self.plain)
+            (i, sampling): models.fresh(model, prompt, sampling, tally=self.plain)
             for sampling in samplings
             for i, (_, prompt) in enumerate(prompts)
         }
         self.rows: list[Sequence[object]] = [self._row("greedy", self.plain)]
 
-    def run(self, name: str, write: Write) -> Tally:
+    def run(self, name: str, write: Write) -> models.Tally:
         """Write all answers, in one conversation for each sampling, and note what differs."""
-        tally = Tally()
+        tally = models.Tally()
         for sampling in self._samplings:
-            conversation = opened(self._model)
+            conversation = models.opened(self._model)
             try:
                 for i, (kind, prompt) in enumerate(self._prompts):
                     plain = self._wanted[i, sampling]
                     written = write(conversation, prompt, sampling, tally, i)
-                    if where := parting(self._model, prompt, plain, written, sampling):
+                    if where := models.parting(self._model, prompt, plain, written, sampling):
                         tally.different.append(f"{kind} {i}, temperature {sampling.temperature:g}, {where}")
             finally:
                 conversation.close()
         self.rows.append(self._row(name, tally))
         return tally
 
-    def _row(self, name: str, tally: Tally) -> Sequence[object]:
+    def _row(self, name: str, tally: models.Tally) -> Sequence[object]:
         cost = tally.seconds / tally.tokens / (self.plain.seconds / self.plain.tokens) if tally.tokens else 0.0
         rate = tally.tokens / tally.passes if tally.passes else 0.0
         figures = [f"{figure:.2f}" if figure else "" for figure in (rate, cost)]
@@ -251,18 +244,18 @@ class Comparison:
 
 
 def _method(name: str) -> Write:
-    return lambda conversation, prompt, sampling, tally, _: answer(conversation, prompt, name, sampling, tally=tally)
+    return lambda conversation, prompt, sampling, tally, _: models.answer(conversation, prompt, name, sampling, tally=tally)
 
 
 def _switching(names: Sequence[str]) -> Write:
-    return lambda conversation, prompt, sampling, _, i: switching(conversation, prompt, names, sampling, seed=i)
+    return lambda conversation, prompt, sampling, _, i: models.switching(conversation, prompt, names, sampling, seed=i)
 
 
 def _compare(model: Model, prompts: Prompts, samplings: Sequence[Sampling]) -> tuple[Comparison, list[str]]:
     """All methods on all prompts, then what switches between them, then plain decoding after all that; and what differs of
     what is labelled identical."""
-    identical = methods(model, "identical")
-    promised = [*methods(model, model.info.capabilities.identical)]
+    identical = models.methods(model, "identical")
+    promised = [*models.methods(model, model.info.capabilities.identical)]
     compared = Comparison(model, prompts, samplings)
     found = {name: compared.run(name, _method(name)) for name in promised}
     found["switching"] = compared.run("switching", _switching(["greedy", *promised]))
@@ -271,10 +264,10 @@ def _compare(model: Model, prompts: Prompts, samplings: Sequence[Sampling]) -> t
     return compared, [f"{name}: {where}" for name, tally in wrong.items() for where in tally.different]
 
 
-def test_every_method_writes_plain_decodings_text(model: Model, path: Path, page: Page) -> None:
+def test_every_method_writes_plain_decodings_text(model: Model, path: Path, page: models.Page) -> None:
     """At temperature 0 and, with a seed, at 0.8; in a conversation that has had other prompts before."""
-    compared, wrong = _compare(model, texts(model), (GREEDY, WARM))
-    page.table(path.name, f"Answers of {TOKENS} tokens beside plain decoding's", COLUMNS, compared.rows)
+    compared, wrong = _compare(model, models.texts(model), (models.GREEDY, models.WARM))
+    page.table(path.name, f"Answers of {models.TOKENS} tokens beside plain decoding's", COLUMNS, compared.rows)
     assert not wrong
 
 
@@ -282,14 +275,14 @@ WINDOW = 512
 """Tokens of the sliding window of Gemma 3, and of others."""
 
 
-def test_across_a_window(model: Model, path: Path, page: Page) -> None:
+def test_across_a_window(model: Model, path: Path, page: models.Page) -> None:
     """An answer that crosses the end of the model's window, and one in a text that is longer than it."""
     long = model.encode(sentences(Random(5), WINDOW // 5))
     assert len(long) > WINDOW + 100
     # A conversation reads the half of them that is the same once. They part before the first answer, which other passes read.
     half = WINDOW // 2
-    prompts = [("crossing", long[: WINDOW - TOKENS // 2]), ("beyond", long[:half] + long[-half - 100 :])]
-    compared, wrong = _compare(model, prompts, (GREEDY, WARM) if FULL else (GREEDY,))
+    prompts = [("crossing", long[: WINDOW - models.TOKENS // 2]), ("beyond", long[:half] + long[-half - 100 :])]
+    compared, wrong = _compare(model, prompts, (models.GREEDY, models.WARM) if FULL else (models.GREEDY,))
     page.table(path.name, f"Around {WINDOW:,} tokens", COLUMNS, compared.rows)
     assert not wrong
 
@@ -307,17 +300,17 @@ SCHEMA = {
 
 
 @pytest.mark.parametrize("kind", ["json_schema", "regex"])
-def test_structured_answers(model: Model, path: Path, page: Page, kind: str) -> None:
+def test_structured_answers(model: Model, path: Path, page: models.Page, kind: str) -> None:
     """A schema and a regex, with the model's own vocabulary: every method's answer matches, and is plain decoding's."""
     text = json.dumps(SCHEMA) if kind == "json_schema" else r"(yes|no|maybe), because [a-z ]{8,24}\."
     constraint = Constraint("json_schema" if kind == "json_schema" else "regex", text)
     prompt = model.encode("Anna Miller is 31 years old and lives in Vienna. Asked about it, she says:")
-    plain = fresh(model, prompt, constraint=constraint, tokens=80)
+    plain = models.fresh(model, prompt, constraint=constraint, tokens=80)
     rows, wrong = [], []
-    for name in methods(model, model.info.capabilities.identical):
-        conversation, tally = opened(model), Tally()
+    for name in models.methods(model, model.info.capabilities.identical):
+        conversation, tally = models.opened(model), models.Tally()
         try:
-            written = answer(conversation, prompt, name, constraint=constraint, tokens=80, tally=tally)
+            written = models.answer(conversation, prompt, name, constraint=constraint, tokens=80, tally=tally)
         finally:
             conversation.close()
         same = written == plain

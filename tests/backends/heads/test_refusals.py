@@ -42,19 +42,9 @@ from specchat.engine.drafts import Drafters, refusals
 from specchat.engine.messages import Load
 
 from ...cases import FULL
+from ...fakes.drafters import gguf_heads
 from ...fakes.drafters.dflash_files import write_dflash
 from ...fakes.drafters.gguf_heads import WIDTH as TARGET_WIDTH
-from ...fakes.drafters.gguf_heads import (
-    dflash_file,
-    eagle_file,
-    glm_file,
-    glm_llama,
-    llama_target,
-    load_head,
-    torch_target,
-    write_blocks,
-    write_eagle,
-)
 from ...fakes.drafters.head_files import Style, load_weights, write_head, write_medusa
 from ...fakes.drafters.heads import LAYERS, load
 from ...fakes.drafters.mtp_files import LAYERS as GLM_LAYERS
@@ -385,8 +375,11 @@ heads are 1.4 apart; random weights make more of rounding than trained ones, and
 
 
 def both(tmp_path: Path, make: Any, write: Any, kind: str, **options: Any) -> list[Any]:
-    heads = [load_head(make(tmp_path / "head", kind, **options)), load_head(write(tmp_path / "head", **options))]
-    assert all(isinstance(head, PathHead if write is write_eagle else BlockHead) for head in heads)
+    heads = [
+        gguf_heads.load_head(make(tmp_path / "head", kind, **options)),
+        gguf_heads.load_head(write(tmp_path / "head", **options)),
+    ]
+    assert all(isinstance(head, PathHead if write is gguf_heads.write_eagle else BlockHead) for head in heads)
     return heads
 
 
@@ -394,7 +387,7 @@ def both(tmp_path: Path, make: Any, write: Any, kind: str, **options: Any) -> li
 @pytest.mark.parametrize("options", [{}, {"layout": "speculators", "drafted": 512}, {"sample_from_anchor": False}])
 def test_dsparks_chain_is_that_of_torch(options: dict[str, Any], tmp_path: Path) -> None:
     """llama.cpp goes along the likeliest tokens in its one pass, as torch does token by token."""
-    ours, theirs = both(tmp_path, dflash_file, write_blocks, "F32", paths="vanilla", **options)
+    ours, theirs = both(tmp_path, gguf_heads.dflash_file, gguf_heads.write_blocks, "F32", paths="vanilla", **options)
     assert (ours.info.title, ours.positions) == ("DSpark", theirs.positions)
     states = torch.randn(90, len(ours.info.taps) * TARGET_WIDTH, generator=torch.Generator().manual_seed(2))
     sessions = [head.open(128) for head in (ours, theirs)]
@@ -419,7 +412,7 @@ def test_dsparks_chain_is_that_of_torch(options: dict[str, Any], tmp_path: Path)
 def test_tables_are_decoded_as_gguf_does(kind: str, tmp_path: Path) -> None:
     quants: Any = importlib.import_module("gguf.quants")
     reader: Any = importlib.import_module("gguf").GGUFReader
-    file = dflash_file(tmp_path / "head", kind, paths="vanilla", rank=32)
+    file = gguf_heads.dflash_file(tmp_path / "head", kind, paths="vanilla", rank=32)
     (layout,) = read_layout(file)
     theirs = {tensor.name: quants.dequantize(tensor.data, tensor.tensor_type) for tensor in reader(file).tensors}
     for tensor in layout.tensors:
@@ -435,7 +428,7 @@ MASK, NAMES = "tokenizer.ggml.mask_token_id", "tokenizer.ggml.tokens"
 BAD, TWO = "Cannot load head.gguf: .*invalid data", "a vocabulary of 2 tokens, and heads-target has 2,048"
 WRONG_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[dict[str, Any], dict[str, Any], str]]]] = {
     "eagle3": (
-        partial(eagle_file, drafted=512),
+        partial(gguf_heads.eagle_file, drafted=512),
         {
             "width": ({"target_hidden_size": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
             "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have: it has 6 layers"),
@@ -448,7 +441,7 @@ WRONG_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[dict[str, A
         },
     ),
     "dflash": (
-        dflash_file,
+        gguf_heads.dflash_file,
         {
             "width": ({"embedding_length": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
             "taps": ({"target_layers": [1, 6]}, {}, r"layers that heads-target does not have: it has 6 layers"),
@@ -459,7 +452,7 @@ WRONG_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[dict[str, A
         },
     ),
     "dflash2": (
-        partial(dflash_file, paths="dflash2", candidates=7),
+        partial(gguf_heads.dflash_file, paths="dflash2", candidates=7),
         {
             "a part": ({}, {"d2t": np.arange(512)}, "drafts a part of the vocabulary, which DFlash 2 does not do"),
             "nan": ({}, {"selector_hidden.weight": np.full((12, 64), np.nan, np.float32)}, BAD),
@@ -492,7 +485,7 @@ def test_a_wrong_file_is_refused_in_one_sentence(kind: str, case: str, tmp_path:
     values = {key if key.startswith("tokenizer.") else f"{kind}.{key}": value for key, value in values.items()}
     file = changed(make(tmp_path / "whole"), tmp_path / "head.gguf", values, tensors)
     with pytest.raises(UserError, match=words) as caught:
-        load_head(file, gemma_llama() if kind == "gemma4-assistant" else None)
+        gguf_heads.load_head(file, gemma_llama() if kind == "gemma4-assistant" else None)
     assert "\n" not in str(caught.value)
 
 
@@ -510,13 +503,13 @@ def test_a_wrong_file_is_refused_in_one_sentence(kind: str, case: str, tmp_path:
 )
 def test_what_llama_cpp_does_not_compute_is_not_written(options: dict[str, Any], why: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"llama.cpp has no DFlash drafters with {why}"):
-        dflash_file(tmp_path / "head", **options)
+        gguf_heads.dflash_file(tmp_path / "head", **options)
     assert not list(tmp_path.glob("*.gguf"))
 
 
 @needs_llama
 def test_its_states_are_the_models_own() -> None:
-    model = glm_llama()
+    model = gguf_heads.glm_llama()
     assert model.info.layers == GLM_LAYERS
     assert model.info.capabilities.states
     session = model.open_session(64, (1, GLM_LAYERS))
@@ -526,17 +519,17 @@ def test_its_states_are_the_models_own() -> None:
     theirs.prefill(text)
     torch.testing.assert_close(session.states(0, 5), theirs.states(0, 5), atol=1e-3, rtol=1e-3)
     with pytest.raises(UserError, match="a vocabulary of 2,048 tokens, and glm has 256"):
-        load_head(eagle_file(room() / "for-another"), model)
+        gguf_heads.load_head(gguf_heads.eagle_file(room() / "for-another"), model)
 
 
 @needs_llama
 def test_files_without_a_layer_that_can_draft(tmp_path: Path) -> None:
     assert load_gguf_mtp(tiny_llama()) is None
-    without = load_llama(glm_file(mtp_folder("glm4-moe"), tmp_path / "without.gguf", mtp=False), "without", FLOAT32)
+    without = load_llama(gguf_heads.glm_file(mtp_folder("glm4-moe"), tmp_path / "without.gguf", mtp=False), "without", FLOAT32)
     assert load_gguf_mtp(without) is None
     without.open_session(64).prefill([3, 4, 5])
     without.close()
-    whole = glm_file(mtp_folder("glm4-moe"), tmp_path / "whole.gguf")
+    whole = gguf_heads.glm_file(mtp_folder("glm4-moe"), tmp_path / "whole.gguf")
     alone = changed(whole, tmp_path / "alone.gguf", {}, {"blk.0.attn_norm.weight": None})
     with pytest.raises(UserError, match="contains a model's MTP layer alone"):
         load_llama(alone, "alone", FLOAT32)
@@ -631,15 +624,15 @@ def test_assistants_and_targets_that_do_not_go_together(tmp_path: Path) -> None:
     folder = write_assistant(tmp_path / "assistant")
     file = gemma_file(folder, tmp_path / "a.gguf")
     with pytest.raises(UserError, match="hidden states 24 numbers wide, and those of heads-target have 64"):
-        find_model(str(file)).beside("a", llama_target())
+        find_model(str(file)).beside("a", gguf_heads.llama_target())
     with pytest.raises(UserError, match="gives to an assistant in GGUF only"):
         find_model(str(folder)).beside("a", gemma_llama())
     with pytest.raises(UserError, match="which drafts for models on llama"):
         find_model(str(file)).beside("a", gemma())
-    file = eagle_file(tmp_path / "head")
+    file = gguf_heads.eagle_file(tmp_path / "head")
     with pytest.raises(UserError, match=r"trained drafter \(EAGLE-3\) in GGUF, which drafts for models on llama.cpp only"):
-        load_head(file, torch_target())
+        gguf_heads.load_head(file, gguf_heads.torch_target())
     with pytest.raises(UserError, match=r"is a trained drafter \(EAGLE-3\), not a model of its own"):
         load_model(str(file))
     with pytest.raises(UserError, match="layers that tiny does not have"):
-        load_head(file, tiny_llama())
+        gguf_heads.load_head(file, tiny_llama())
