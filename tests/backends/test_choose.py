@@ -60,13 +60,9 @@ def p_value(picks: np.ndarray, probs: np.ndarray) -> float:
 
 
 FILTERS = [
-    Sampling(temperature=1),
-    Sampling(temperature=0.7),
-    Sampling(temperature=1.5, top_k=7),
-    Sampling(temperature=1, top_p=0.8),
-    Sampling(temperature=1, min_p=0.1),
-    Sampling(temperature=0.9, top_k=9, top_p=0.9, min_p=0.02),
-]
+    Sampling(temperature=1), Sampling(temperature=0.7), Sampling(temperature=1.5, top_k=7), Sampling(temperature=1, top_p=0.8),
+    Sampling(temperature=1, min_p=0.1), Sampling(temperature=0.9, top_k=9, top_p=0.9, min_p=0.02),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sampling", FILTERS, ids=str)
@@ -134,13 +130,10 @@ def near_a_cut(logits: Tensor, sampling: Sampling) -> bool:
 
 
 samplings = st.builds(
-    Sampling,
-    temperature=st.sampled_from([0.1, 0.7, 1.0, 1.9]),
-    top_k=st.sampled_from([0, 1, 3, 50, 10_000]),
-    top_p=st.sampled_from([1.0, 0.95, 0.5, 0.011]),
-    min_p=st.sampled_from([0.0, 0.051, 0.3, 1.0]),
+    Sampling, temperature=st.sampled_from([0.1, 0.7, 1.0, 1.9]), top_k=st.sampled_from([0, 1, 3, 50, 10_000]),
+    top_p=st.sampled_from([1.0, 0.95, 0.5, 0.011]), min_p=st.sampled_from([0.0, 0.051, 0.3, 1.0]),
     repetition_penalty=st.sampled_from([1.0, 1.3, 0.6]),
-)
+)  # fmt: skip
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 7, 300, 3000]), samplings, st.booleans(), st.sampled_from([0.3, 3.0]))

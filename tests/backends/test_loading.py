@@ -313,13 +313,9 @@ def test_what_is_asked_about_an_answer_is_read_as_the_answer_was(kind: str, leng
     answer = answers(conversation, prompt_of(length), "greedy", 24)
     ids = torch.tensor([prompt_of(length)])
     logits = network(folder).generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        max_new_tokens=position + 1,
-        do_sample=False,
-        output_logits=True,
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=position + 1, do_sample=False, output_logits=True,
         return_dict_in_generate=True,
-    )
+    )  # fmt: skip
     wanted = logits.logits[position][0]
     token = answer.answer[position]
     assert token == wanted.argmax()

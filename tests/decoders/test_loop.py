@@ -358,14 +358,9 @@ def test_ids_and_texts_under_their_other_name(tmp_path: Path) -> None:
 def test_a_record_of_bench_counts_each_prompt_once(tmp_path: Path) -> None:
     row = {"messages": CHAT, "text": "Yes", "item": "1", "method": "plain", "round": 0}
     records, problems = scan(
-        tmp_path,
-        {"specchat-bench": 1, "key": "k"},
-        {"item": "2", "method": "plain", "round": 0, "error": "gone"},
-        row,
-        {**row, "round": 1},
-        {**row, "method": "ngram"},
-        {**row, "item": "2"},
-    )
+        tmp_path, {"specchat-bench": 1, "key": "k"}, {"item": "2", "method": "plain", "round": 0, "error": "gone"}, row,
+        {**row, "round": 1}, {**row, "method": "ngram"}, {**row, "item": "2"},
+    )  # fmt: skip
     assert (len(records), problems) == (2, [])
 
 

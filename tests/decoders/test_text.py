@@ -389,18 +389,14 @@ def test_it_leaves_text_alone(text: str) -> None:
 
 
 LOOPS = {
-    "a word": (" the" * 800, Loop(1, 256)),
-    "three words": (" no and then" * 300, Loop(3, 85)),
-    "a sentence": ((SENTENCE + " ") * 60, Loop(15, 17)),
-    "a line": ((SENTENCE + "\n") * 60, Loop(16, 16)),
+    "a word": (" the" * 800, Loop(1, 256)), "three words": (" no and then" * 300, Loop(3, 85)),
+    "a sentence": ((SENTENCE + " ") * 60, Loop(15, 17)), "a line": ((SENTENCE + "\n") * 60, Loop(16, 16)),
     "a paragraph": (PARAGRAPH * 40, Loop(43, 12)),
     "a list that counts": ("\n".join(f"{i}. The use of light in the garden." for i in range(1, 400)), Loop(11, 43)),
     "steps": ("\n\n".join(f"Step {i}: Repeat step {i - 1}." for i in range(1, 200)), Loop(10, 48)),
-    "a character": ("!" * 1000, Loop(1, 480)),
-    "digits": ("0." + "3" * 1000, Loop(1, 480)),
-    "lines with a dot": ("x" + " \n." * 1000, Loop(2, 240)),
-    "an emoji": ("🚀" * 1000, Loop(1, 480)),
-}
+    "a character": ("!" * 1000, Loop(1, 480)), "digits": ("0." + "3" * 1000, Loop(1, 480)),
+    "lines with a dot": ("x" + " \n." * 1000, Loop(2, 240)), "an emoji": ("🚀" * 1000, Loop(1, 480)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "loop"), LOOPS.values(), ids=LOOPS)

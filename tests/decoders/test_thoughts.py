@@ -270,12 +270,9 @@ QWEN = Marks(open="<think>", close="</think>", finish="<|im_end|>", before="\n",
 BARE = Marks(open="[THINK]", close="[/THINK]", finish="</s>")
 FRAMED = Marks("<think>", "</think>", resume="<response>", answer="<response>", finish="</response><|end|>")
 CHANNELS = Marks(
-    open="<|channel|>analysis<|message|>",
-    close="<|end|>",
-    resume="<|start|>assistant<|channel|>final<|message|>",
-    answer="<|channel|>final<|message|>",
-    finish="<|return|>",
-)
+    open="<|channel|>analysis<|message|>", close="<|end|>", resume="<|start|>assistant<|channel|>final<|message|>",
+    answer="<|channel|>final<|message|>", finish="<|return|>",
+)  # fmt: skip
 WORDS = Marks(open="Here are my steps:", close="[BEGIN ANSWER]", before="\n", after="\n", gap="\n")
 ALL = (QWEN, BARE, FRAMED, CHANNELS, WORDS)
 COMMENTARY = "<|start|>assistant<|channel|>commentary to=user<|message|>"

@@ -39,16 +39,8 @@ from .constrained.cases import CONSTRAINTS
 ARCHITECTURES: tuple[str, ...] = ("gemma2", "lfm2", "mamba2", "qwen35")
 if FULL:
     ARCHITECTURES += (
-        "qwen3next",
-        "minimax-01",
-        "granitehybrid",
-        "falcon-h1",
-        "plamo2",
-        "jamba",
-        "kimi-linear",
-        "rwkv7",
-        "deepseek4",
-    )
+        "qwen3next", "minimax-01", "granitehybrid", "falcon-h1", "plamo2", "jamba", "kimi-linear", "rwkv7", "deepseek4",
+    )  # fmt: skip
 """Windows, snapshots of states, and states that are kept here, on llama.cpp."""
 LETTERS = {"letters": regex("[a-z]{3} [A-Z]{4,30}[.!]")}
 
@@ -151,34 +143,25 @@ ROUNDS, TOKENS = (12, 64) if FULL else (2, 16)
 CONTEXT, MOST = 256, 24
 """Context of a conversation, and the longest new text before a part of it is repeated, in tokens."""
 SAMPLINGS = (
-    *[Sampling()] * 3,
-    *(Sampling(temperature=0.8, seed=seed) for seed in (4, 7)),
+    *[Sampling()] * 3, *(Sampling(temperature=0.8, seed=seed) for seed in (4, 7)),
     Sampling(temperature=1.2, top_p=0.9, min_p=0.02, repetition_penalty=1.2, seed=2),
-    Sampling(temperature=0.8, top_k=40, seed=3),
-    Sampling(repetition_penalty=1.3),
-    Sampling(temperature=1e6, seed=-5),
-    Sampling(temperature=1e-6, repetition_penalty=1e6),
-    Sampling(temperature=1, top_p=1e-9, seed=10**30),
-)
+    Sampling(temperature=0.8, top_k=40, seed=3), Sampling(repetition_penalty=1.3), Sampling(temperature=1e6, seed=-5),
+    Sampling(temperature=1e-6, repetition_penalty=1e6), Sampling(temperature=1, top_p=1e-9, seed=10**30),
+)  # fmt: skip
 DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
 WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
 MERGED: dict[str, Any] = {"merge": "lookup,recycle", "nodes": 20}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "lookup": [{"variant": "reference"}, {"nodes": 64}],
-    "ngram": [{"n": 5, "key": 1}, {"store": "all", "fill": "random"}],
-    "recycle": [{"successors": 2, "nodes": 8, "shape": "fixed"}],
-    "suffix": [{"tree": True, "factor": 4.0, "floor": 0.0}],
-    "jacobi": [{"slide": False}],
-    "lookahead": [{"window": 1, "ngram": 2}],
+    "lookup": [{"variant": "reference"}, {"nodes": 64}], "ngram": [{"n": 5, "key": 1}, {"store": "all", "fill": "random"}],
+    "recycle": [{"successors": 2, "nodes": 8, "shape": "fixed"}], "suffix": [{"tree": True, "factor": 4.0, "floor": 0.0}],
+    "jacobi": [{"slide": False}], "lookahead": [{"window": 1, "ngram": 2}],
     "draft": [{"schedule": schedule, "tokens": 4} for schedule in SCHEDULES],
     "tree": [{"expansion": "2,2,1"}, MERGED, {"nodes": 64}],
     "pard": [{"width": 1, "floor": 0}, {"nodes": 40, "width": 8, "floor": 0}],
     "early-exit": [{"layers": 2}, *({"skip": skip, "threshold": 0.05} for skip in ("1a", "0m,2a", "1-2a", "2"))],
-    "eagle": [DEEP, {**DEEP, "width": 1}, MERGED],
-    "mtp": [DEEP, {**DEEP, "width": 1}, MERGED],
-    "medusa": [WIDE, {**WIDE, "width": 1}],
-    "dflash": [WIDE, {**WIDE, "width": 1}, MERGED],
-}
+    "eagle": [DEEP, {**DEEP, "width": 1}, MERGED], "mtp": [DEEP, {**DEEP, "width": 1}, MERGED],
+    "medusa": [WIDE, {**WIDE, "width": 1}], "dflash": [WIDE, {**WIDE, "width": 1}, MERGED],
+}  # fmt: skip
 """Settings beside the defaults."""
 Way = tuple[str, dict[str, Any]]
 

@@ -507,14 +507,10 @@ seconds = st.floats(allow_nan=False)
 plain = st.recursive(st.none() | st.booleans() | numbers | seconds | texts, lambda inner: st.lists(inner, max_size=3))
 names = st.dictionaries(texts, plain, max_size=4)
 KINDS: dict[str, st.SearchStrategy[Any]] = {
-    "str": texts,
-    "int": numbers,
-    "float": seconds,
-    "Sequence[int]": st.lists(numbers, max_size=8),
-    "Sequence[float]": st.lists(seconds, max_size=8),
-    "Sequence[str]": st.lists(texts, max_size=8),
+    "str": texts, "int": numbers, "float": seconds, "Sequence[int]": st.lists(numbers, max_size=8),
+    "Sequence[float]": st.lists(seconds, max_size=8), "Sequence[str]": st.lists(texts, max_size=8),
     "Sequence[Sequence[int]]": st.lists(st.lists(numbers, max_size=3), max_size=4),
-}
+}  # fmt: skip
 steps = st.builds(StepRecord, **{each.name: KINDS[str(each.type)] for each in fields(StepRecord)})
 messages = st.one_of(
     st.builds(Load, id=numbers, model=texts, context=st.none() | numbers),

@@ -268,13 +268,9 @@ def test_an_exit_without_close_leaves_nothing_behind(tmp_path: Path, log: Path) 
     code = "import sys; from specchat.engine.client import EngineClient; c = EngineClient(); c.load(sys.argv[1]);"
     code += "[print(c.pid) for e in c.stream(1) if type(e).__name__ == 'Loaded']"
     done = subprocess.run(
-        [sys.executable, "-c", code, recorded(tmp_path)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
+        [sys.executable, "-c", code, recorded(tmp_path)], check=False, capture_output=True, text=True, timeout=120,
         env={**os.environ, "SPECCHAT_LOG": str(log)},
-    )
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     wait_gone(int(done.stdout))
 

@@ -82,13 +82,8 @@ def commands(kind: str, port: int) -> tuple[list[str], str]:
             return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options, *SPECULATION[rest[0]]], "builtin"
         case ["vllm", *rest]:
             module = [
-                "-m",
-                "vllm.entrypoints.openai.api_server",
-                "--model",
-                str(builtin_path()),
-                "--served-model-name",
-                "builtin",
-            ]
+                "-m", "vllm.entrypoints.openai.api_server", "--model", str(builtin_path()), "--served-model-name", "builtin",
+            ]  # fmt: skip
             options = ["--dtype", "float32", "--max-model-len", "2048", "--enforce-eager", "--max-num-seqs", "4"]
             return [os.environ["SPECCHAT_VLLM"], *module, *here, *options, *SPECULATION[f"vllm-{rest[0]}"]], "builtin"
     raise ValueError(kind)
@@ -139,12 +134,9 @@ def real_server(kind: str, log: Path) -> Iterator[RealServer]:
         port = free.getsockname()[1]
     command, model = commands(kind, port)
     more = {
-        "LLAMA_TRACE": "1",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "LLAMA_TRACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "DO_NOT_TRACK": "1",
-    }
+    }  # fmt: skip
     own = {name: value for name, value in os.environ.items() if not (kind.startswith("vllm") and name == "PYTHONPATH")}
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=own | more, process_group=0)

@@ -95,20 +95,11 @@ class RecordedModel(Model):
         self._by_prompt: dict[tuple[int, ...], int] = {}
         self._texts: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
         self.info = ModelInfo(
-            name,
-            backend="recorded",
-            device="",
-            dtype="",
-            architecture="recorded transcript",
-            parameters=0,
-            layers=0,
-            vocabulary=self.tokenizer.size,
-            context=context,
-            eos_ids=(self.tokenizer.eos_id,),
-            has_template=True,
+            name, backend="recorded", device="", dtype="", architecture="recorded transcript", parameters=0, layers=0,
+            vocabulary=self.tokenizer.size, context=context, eos_ids=(self.tokenizer.eos_id,), has_template=True,
             capabilities=Capabilities(reasons={"layers": NO_LAYERS, "states": NO_LAYERS}),
             path=name.removeprefix("recorded:").partition("?")[0],
-        )
+        )  # fmt: skip
 
     def add(self, prompt: Sequence[int], response: Sequence[int], text: str | None = None) -> None:
         """Record one more answer, without EOS; the first answer to a prompt stays. `text` is the prompt as a chat message."""

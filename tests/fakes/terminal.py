@@ -52,14 +52,10 @@ class Terminal:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-c", OWNING, *command] if owned else command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            close_fds=True,
+            [sys.executable, "-c", OWNING, *command] if owned else command, stdin=slave, stdout=slave, stderr=slave,
+            start_new_session=True, close_fds=True,
             env={**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
-        )
+        )  # fmt: skip
         os.close(slave)
         self.master = master
 

@@ -15,12 +15,8 @@ THOUGHT = (
 )
 
 THINKING = {
-    "words": ["on", "off", "low"],
-    "default": "on",
-    "marks": ["<think>", "</think>"],
-    "opened_by": "model",
-    "kept": "none",
-}
+    "words": ["on", "off", "low"], "default": "on", "marks": ["<think>", "</think>"], "opened_by": "model", "kept": "none",
+}  # fmt: skip
 """What a model that thinks tells of it."""
 
 MARK = (1, "")

@@ -25,15 +25,8 @@ WAITS: Counter[tuple[str, str]] = Counter()
 """(kind, place) → times. Kinds: `read` (data or a size comes back), `upload` (from memory that is not pinned, for which CUDA
 waits until all before it is done), `wait` (asked for)."""
 READS = {
-    "_local_scalar_dense",
-    "_unique2",
-    "equal",
-    "is_nonzero",
-    "masked_select",
-    "nonzero",
-    "unique_consecutive",
-    "unique_dim",
-}
+    "_local_scalar_dense", "_unique2", "equal", "is_nonzero", "masked_select", "nonzero", "unique_consecutive", "unique_dim",
+}  # fmt: skip
 INDEXED = {"index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_"}
 """Operations that take CPU indices too, and upload them."""
 ACROSS = {"copy_", "_copy_from", "_to_copy"}

@@ -16,16 +16,9 @@ from specchat.benchmarks.gpu import ROWS
 from ..cases import only_full
 
 MOST_WAITS = {
-    "draft on the CPU": 1.0,
-    "draft": 8.0,
-    "tree": 8.0,
-    "early-exit, two devices": 12.0,
-    "early-exit": 8.0,
-    "eagle": 24.0,
-    "auto": 8.0,
-    "recycle, sampled": 2.0,
-    "recycle, penalty": 2.0,
-}
+    "draft on the CPU": 1.0, "draft": 8.0, "tree": 8.0, "early-exit, two devices": 12.0, "early-exit": 8.0, "eagle": 24.0,
+    "auto": 8.0, "recycle, sampled": 2.0, "recycle, penalty": 2.0,
+}  # fmt: skip
 """Waits a step, by the beginning of a case's name: of methods that run a model, as many as their passes. Others wait once, and
 read what nobody asked for in the pass before."""
 

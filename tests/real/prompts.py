@@ -8,14 +8,10 @@ from random import Random
 NAMES = ["Ana", "Bruno", "Clara", "David", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas"]
 PLACES = ["a village by the sea", "an old lighthouse", "the library", "a small bakery", "the railway station"]
 DEEDS = [
-    "climbed the stairs and lit the lamp",
-    "wrote the weather into a book",
-    "counted the boats in the harbour",
-    "repaired the clock above the door",
-    "read a letter that had come in the morning",
-    "carried two baskets of apples home",
+    "climbed the stairs and lit the lamp", "wrote the weather into a book", "counted the boats in the harbour",
+    "repaired the clock above the door", "read a letter that had come in the morning", "carried two baskets of apples home",
     "waited until the rain was over",
-]
+]  # fmt: skip
 CITIES = ["Vienna", "Porto", "Oslo", "Lima", "Kyoto", "Accra", "Dublin"]
 THINGS = ["hash table", "prime number", "tide", "comet", "compiler", "glacier", "violin"]
 LISTS = [
@@ -62,13 +58,8 @@ def _table(rng: Random) -> str:
 
 
 KINDS: dict[str, Callable[[Random], str]] = {
-    "copy": _copy,
-    "code": _code,
-    "list": _listed,
-    "story": _story,
-    "question": _question,
-    "table": _table,
-}
+    "copy": _copy, "code": _code, "list": _listed, "story": _story, "question": _question, "table": _table,
+}  # fmt: skip
 
 
 def prompts(count: int) -> list[tuple[str, str]]:

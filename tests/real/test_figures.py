@@ -78,15 +78,8 @@ def test_passes_by_size(model: Model, path: Path, page: models.Page) -> None:
 
 def _load(runtime: str, path: Path, context: int, cache: Path) -> dict[str, float]:
     command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "specchat.tests.real.loads",
-        runtime,
-        str(path),
-        str(context),
-        str(models.THREADS or 0),
-    ]
+        sys.executable, "-P", "-m", "specchat.tests.real.loads", runtime, str(path), str(context), str(models.THREADS or 0),
+    ]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "SPECCHAT_CACHE": str(cache)})
     assert ran.returncode == 0, ran.stderr[-2_000:]
     told: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])

@@ -102,13 +102,9 @@ class Tiny:
             # RecurrentGemma keeps its state in itself, and begins a prompt of one token with what is left there.
             self.network(input_ids=ids[:, :1], use_cache=False)
             out = self.network.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=count,
-                do_sample=False,
-                use_cache=self.name not in FORGETFUL,
-                pad_token_id=0,
-            )
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False,
+                use_cache=self.name not in FORGETFUL, pad_token_id=0,
+            )  # fmt: skip
         return out[0, len(prompt) :].tolist()  # type: ignore[no-any-return]
 
     def gap(self, text: Sequence[int], one: int, other: int) -> float:

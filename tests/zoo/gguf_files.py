@@ -58,23 +58,16 @@ EVERY = _named(
     (HEAD**-0.5, "attention.scale"),
 )
 EXPERTS = _named(
-    (4, "expert_count"),
-    (2, "expert_used_count expert_gating_func"),
-    (64, "expert_feed_forward_length expert_shared_feed_forward_length"),
-    (1, "expert_shared_count leading_dense_block_count"),
-    (1.0, "expert_weights_scale"),
-    (True, "expert_weights_norm"),
-)
+    (4, "expert_count"), (2, "expert_used_count expert_gating_func"),
+    (64, "expert_feed_forward_length expert_shared_feed_forward_length"), (1, "expert_shared_count leading_dense_block_count"),
+    (1.0, "expert_weights_scale"), (True, "expert_weights_norm"),
+)  # fmt: skip
 NO_EXPERTS = _named((0, "expert_count expert_used_count"))
 LATENT = _named(
-    (2, "attention.head_count"),
-    (1, "attention.head_count_kv"),
-    (512 + 64, "attention.key_length"),
-    (512, "attention.value_length attention.kv_lora_rank"),
-    (128 + 64, "attention.key_length_mla"),
-    (128, "attention.value_length_mla"),
-    (64, "attention.q_lora_rank rope.dimension_count"),
-)
+    (2, "attention.head_count"), (1, "attention.head_count_kv"), (512 + 64, "attention.key_length"),
+    (512, "attention.value_length attention.kv_lora_rank"), (128 + 64, "attention.key_length_mla"),
+    (128, "attention.value_length_mla"), (64, "attention.q_lora_rank rope.dimension_count"),
+)  # fmt: skip
 SECOND = [0, HEADS, 0, HEADS]
 """Heads of K and V in each layer of most hybrids: 0 says recurrent."""
 MAMBA: Keys = {"ssm.conv_kernel": 4, "ssm.inner_size": 256, "ssm.state_size": 16, "ssm.time_step_rank": 8}
@@ -104,13 +97,9 @@ RWKV7: Keys = RWKV | {"wkv.head_size": 64}
 """Heads as wide as real ones': with AVX-512 llama.cpp computes 64 numbers at a time, and writes past narrower ones."""
 
 KDA: Keys = {
-    **LATENT,
-    "attention.head_count_kv": [0, 1, 0, 1],
-    "ssm.conv_kernel": 4,
-    "kda.head_dim": 128,
-    "kda.safe_gate": True,
+    **LATENT, "attention.head_count_kv": [0, 1, 0, 1], "ssm.conv_kernel": 4, "kda.head_dim": 128, "kda.safe_gate": True,
     "kda.gate_lower_bound": -5.0,
-}
+}  # fmt: skip
 WIRES: Keys = {"hyper_connection.count": 4, "hyper_connection.sinkhorn_iterations": 2, "hyper_connection.epsilon": 1e-6}
 """Hyper-connections."""
 
@@ -293,12 +282,9 @@ def _written(file: Path, own: str, keys: Keys, tensors: dict[str, NDArray[np.flo
     writer.add_name("tiny")  # it takes the tokens of models named phi-3 for theirs
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     add: dict[type, Any] = {
-        list: writer.add_array,
-        bool: writer.add_bool,
-        float: writer.add_float32,
-        int: writer.add_uint32,
+        list: writer.add_array, bool: writer.add_bool, float: writer.add_float32, int: writer.add_uint32,
         str: writer.add_string,
-    }
+    }  # fmt: skip
     for key, value in keys.items():
         add[type(value)](key[1:] if key.startswith("/") else f"{own}.{key}", value)
     config = json.loads((builtin_path() / "config.json").read_text(encoding="utf-8"))

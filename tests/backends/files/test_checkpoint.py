@@ -102,22 +102,17 @@ DAMAGED, FILES = "is damaged", "does not list the weight files"
 HOSTILE: dict[str, tuple[Breaks, str]] = {
     "no offsets": (weights(tensor(data_offsets=None)), DAMAGED),
     "offsets of text": (weights(tensor(data_offsets=["0", "8"])), DAMAGED),
-    "one offset": (weights(tensor(data_offsets=[8])), DAMAGED),
-    "a tensor of null": (weights(raw({"a": None})), DAMAGED),
-    "header of null": (weights(raw(None)), DAMAGED),
-    "header of a list": (weights(raw([1])), DAMAGED),
+    "one offset": (weights(tensor(data_offsets=[8])), DAMAGED), "a tensor of null": (weights(raw({"a": None})), DAMAGED),
+    "header of null": (weights(raw(None)), DAMAGED), "header of a list": (weights(raw([1])), DAMAGED),
     "header nested deep": (weights(raw(b"[" * 100_000)), DAMAGED),
     "header of a terabyte": (weights((10**12).to_bytes(8, "little") + b"{}"), DAMAGED),
     "weights are a pipe": (replaced(WEIGHTS, os.mkfifo), "not a regular file"),
     "weights are a folder": (replaced(WEIGHTS, Path.mkdir), "Is a directory"),
     "weights lead to themselves": (replaced(WEIGHTS, loop), "Too many levels"),
     "weights are a device": (replaced(WEIGHTS, lambda path: path.symlink_to("/dev/zero")), "not a regular file"),
-    "weights of nothing": (replaced(WEIGHTS, sparse), DAMAGED),
-    "index of a list": (index([WEIGHTS]), FILES),
-    "index of numbers": (index({"a": 1}), FILES),
-    "index of lists": (index({"a": [WEIGHTS]}), FILES),
-    "index of null": (index(None), FILES),
-    "index leads out": (index({"a": "../other/model.safetensors"}), FILES),
+    "weights of nothing": (replaced(WEIGHTS, sparse), DAMAGED), "index of a list": (index([WEIGHTS]), FILES),
+    "index of numbers": (index({"a": 1}), FILES), "index of lists": (index({"a": [WEIGHTS]}), FILES),
+    "index of null": (index(None), FILES), "index leads out": (index({"a": "../other/model.safetensors"}), FILES),
     "index leads nowhere": (index({"a": ".."}), FILES),
     "index nested deep": (holding(INDEX, '{"weight_map":' * 100_000), "not valid JSON"),
     "index is a pipe": (replaced(INDEX, os.mkfifo), "not a regular file"),
@@ -137,7 +132,7 @@ HOSTILE: dict[str, tuple[Breaks, str]] = {
     "tokenizer without end": (replaced("tokenizer.json", sparse), "larger than"),
     "template is a pipe": (replaced("chat_template.jinja", os.mkfifo), "not a regular file"),
     "generation is a pipe": (replaced("generation_config.json", os.mkfifo), "not a regular file"),
-}
+}  # fmt: skip
 
 
 def minimal(folder: Path) -> Path:
@@ -257,15 +252,12 @@ def shards_missing(folder: Path) -> None:
 
 
 BROKEN: dict[str, tuple[Breaks, str]] = {
-    "nothing there": (shutil.rmtree, "There is no folder"),
-    "empty folder": (without("*"), "is empty"),
-    "no config": (without(CONFIG), "no config.json"),
-    "config not JSON": (holding(CONFIG, "{"), "not valid JSON"),
+    "nothing there": (shutil.rmtree, "There is no folder"), "empty folder": (without("*"), "is empty"),
+    "no config": (without(CONFIG), "no config.json"), "config not JSON": (holding(CONFIG, "{"), "not valid JSON"),
     "no weights": (without(WEIGHTS), "no weights"),
     "truncated": (lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]), "incomplete"),
     "cut in the header": (weights(b"\x10\0\0"), "incomplete"),
-    "pickles only": (pickled, "only pickled weights.*save_pretrained"),
-    "no tokenizer": (without("*token*"), "no tokenizer"),
+    "pickles only": (pickled, "only pickled weights.*save_pretrained"), "no tokenizer": (without("*token*"), "no tokenizer"),
     "tokenizer not JSON": (holding("tokenizer.json", "{"), "cannot be read"),
     "tensor missing": (lacking, "missing 1 tensor.*layers.1.mlp.up_proj"),
     "shard missing": (shards_missing, "is missing 2 of 2 weight files"),
@@ -282,7 +274,7 @@ BROKEN: dict[str, tuple[Breaks, str]] = {
     "tokenizer settings nested deep": (holding("tokenizer_config.json", '{"a":' * 100_000), "tokenizer in"),
     "tokenizer settings of a list": (holding("tokenizer_config.json", "[1]"), "tokenizer in"),
     "generation nested deep": (holding("generation_config.json", '{"a":' * 100_000), "Cannot load"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -405,23 +397,8 @@ MOST_SECONDS = 30
 """Of processor time, after which the system ends a load that goes on and on."""
 
 ODD_VALUES: tuple[Any, ...] = (
-    -1,
-    0,
-    1,
-    3,
-    2**31,
-    2**63,
-    1e308,
-    "",
-    "x" * 1000,
-    None,
-    True,
-    [],
-    {},
-    [[[]]],
-    [0] * 1000,
-    {"a": "b"},
-)
+    -1, 0, 1, 3, 2**31, 2**63, 1e308, "", "x" * 1000, None, True, [], {}, [[[]]], [0] * 1000, {"a": "b"},
+)  # fmt: skip
 
 
 def mutated(data: bytes, end: int, rng: Random) -> bytes:

@@ -28,13 +28,9 @@ from ...fakes.models.hub_server import COMMIT, Handler, Hub, serving
 
 WEIGHTS = bytes(range(256)) * 2000
 FILES = {
-    "config.json": b'{"model_type": "llama"}',
-    "tokenizer.json": b"{}",
-    "model.safetensors": WEIGHTS,
-    "pytorch_model.bin": b"pickle",
-    "README.md": b"read me",
-    "onnx/model.safetensors": b"another format",
-}
+    "config.json": b'{"model_type": "llama"}', "tokenizer.json": b"{}", "model.safetensors": WEIGHTS,
+    "pytorch_model.bin": b"pickle", "README.md": b"read me", "onnx/model.safetensors": b"another format",
+}  # fmt: skip
 WANTED = {"config.json", "tokenizer.json", "model.safetensors"}
 TOTAL = sum(len(FILES[name]) for name in WANTED)
 
@@ -83,13 +79,10 @@ def whole(folder: Path) -> bool:
 
 
 SPECS = {
-    "xyz": "There is no model 'xyz'.*`builtin`",
-    "some/where/deep": "There is no folder some/where/deep",
-    "./model": "There is no folder ./model",
-    "/no/where": "There is no folder /no/where",
-    "~/nowhere": "There is no folder ~/nowhere",
-    "a--b/..c": "not a name on the Hub",
-}
+    "xyz": "There is no model 'xyz'.*`builtin`", "some/where/deep": "There is no folder some/where/deep",
+    "./model": "There is no folder ./model", "/no/where": "There is no folder /no/where",
+    "~/nowhere": "There is no folder ~/nowhere", "a--b/..c": "not a name on the Hub",
+}  # fmt: skip
 
 
 def test_what_is_no_model_or_leads_out_is_a_sentence(tmp_path: Path) -> None:
@@ -283,15 +276,10 @@ def test_a_token_goes_with_every_request(hub: Hub, monkeypatch: pytest.MonkeyPat
 
 def test_a_repository_tells_its_quantizations_with_their_sizes(hub: Hub) -> None:
     hub.repositories["me/tiny"] = {
-        "README.md": b"",
-        "tiny-Q8_0.gguf": bytes(900),
-        "tiny-UD-Q8_0.gguf": bytes(950),
-        "tiny.Q4_K_M.gguf": bytes(500),
-        "tiny-IQ2_XXS.gguf": bytes(300),
-        "mmproj-tiny-F16.gguf": bytes(50),
-        "BF16/tiny-BF16-00001-of-00002.gguf": bytes(1000),
+        "README.md": b"", "tiny-Q8_0.gguf": bytes(900), "tiny-UD-Q8_0.gguf": bytes(950), "tiny.Q4_K_M.gguf": bytes(500),
+        "tiny-IQ2_XXS.gguf": bytes(300), "mmproj-tiny-F16.gguf": bytes(50), "BF16/tiny-BF16-00001-of-00002.gguf": bytes(1000),
         "BF16/tiny-BF16-00002-of-00002.gguf": bytes(800),
-    }
+    }  # fmt: skip
     hub.info["me/tiny"] = {"gguf": {"total": 1234, "architecture": "qwen3", "context_length": 40960}, "gated": "manual"}
     found = look_up("me/tiny:Q8_0")
     assert [(offer.spec, offer.quantization, offer.size) for offer in found.offers] == [

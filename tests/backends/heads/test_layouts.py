@@ -106,14 +106,11 @@ STEPPING: dict[str, dict[str, Any]] = {
 }
 """DSpark and DFlash 2, whose guesses go by the token before."""
 MEDUSA: dict[str, dict[str, Any]] = {
-    "old": {},
-    "prefixed": {"named": "prefixed", "heads": 5, "dtype": torch.bfloat16},
-    "new": {"named": "new", "bias": False, "blocks": 2},
-    "one LM head for all": {"named": "new", "shared": True, "heads": 4},
-    "no blocks": {"blocks": 0},
-    "a reduced vocabulary": {"named": "new", "drafted": 100},
+    "old": {}, "prefixed": {"named": "prefixed", "heads": 5, "dtype": torch.bfloat16},
+    "new": {"named": "new", "bias": False, "blocks": 2}, "one LM head for all": {"named": "new", "shared": True, "heads": 4},
+    "no blocks": {"blocks": 0}, "a reduced vocabulary": {"named": "new", "drafted": 100},
     "a reduced vocabulary, the rows of all tokens": {"named": "new", "drafted": 100, "whole": True},
-}
+}  # fmt: skip
 LLAMA_EAGLE: dict[str, dict[str, Any]] = {
     "all tokens": {},
     "a reduced vocabulary": {"drafted": 512},

@@ -383,14 +383,9 @@ def test_fields_of_all_engines(field: str) -> None:
 
 
 TAGGED = {
-    "<think>\nHm\n</think>\n\nHi": ("Hm", "Hi"),
-    "\n[THINK]Hm[/THINK]Hi": ("Hm", "Hi"),
-    "◁think▷Hm◁/think▷Hi": ("Hm", "Hi"),
-    "A <think> tag": ("", "A <think> tag"),
-    "<thin": ("", "<thin"),
-    "<b>Hi</b>": ("", "<b>Hi</b>"),
-    "<think>Hm": ("Hm", ""),
-}
+    "<think>\nHm\n</think>\n\nHi": ("Hm", "Hi"), "\n[THINK]Hm[/THINK]Hi": ("Hm", "Hi"), "◁think▷Hm◁/think▷Hi": ("Hm", "Hi"),
+    "A <think> tag": ("", "A <think> tag"), "<thin": ("", "<thin"), "<b>Hi</b>": ("", "<b>Hi</b>"), "<think>Hm": ("Hm", ""),
+}  # fmt: skip
 """Content with tags at its start → thought and answer."""
 FIELDS = {
     "\nHm,\n\nso.\n|\n\nHi\n\n!": ("Hm,\n\nso.", "Hi\n\n!"),  # vLLM
@@ -579,14 +574,8 @@ def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
         ask(loop, model, ServerRequest(None, "Once", Sampling(temperature=0.5, top_p=0.9, seed=3), 20, ["\n"]))
         assert fake.asked[-1][0] == "/v1/completions"
         body = {
-            "model": "small",
-            "prompt": "Once",
-            "temperature": 0.5,
-            "top_p": 0.9,
-            "seed": 3,
-            "max_tokens": 20,
-            "stop": ["\n"],
-        }
+            "model": "small", "prompt": "Once", "temperature": 0.5, "top_p": 0.9, "seed": 3, "max_tokens": 20, "stop": ["\n"],
+        }  # fmt: skip
         assert body.items() <= fake.asked[-1][2].items()
         ask(loop, model, ServerRequest(ASK.messages, sampling=Sampling(top_k=4)))
         assert fake.asked[-1][2]["top_k"] == 4

@@ -57,18 +57,13 @@ HABITS: dict[str, Any] = {
     "redirects": lambda: (301, "", {"Location": "https://frontend.example/"}),
     "asks to log in": lambda: (302, "", {"Location": "/login"}),
     "hangs up": lambda: broken(httpx2.RemoteProtocolError("Server disconnected")),
-    "resets": lambda: broken(httpx2.ReadError("")),
-    "hangs": hang,
-    "hangs within": lambda: (200, Fed(b"{", 60.0)),
+    "resets": lambda: broken(httpx2.ReadError("")), "hangs": hang, "hangs within": lambda: (200, Fed(b"{", 60.0)),
     "breaks off": lambda: (200, Fed(b"{", httpx2.ReadError(""))),
     "has a page for all": lambda: (200, "<!doctype html><title>Chat</title>"),
-    "has one JSON for all": lambda: (200, {"status": "ok"}),
-    "wants a key": lambda: (401, {"detail": "no"}),
-    "forbids": lambda: (403, "no"),
-    "fails": lambda: (500, ""),
-    "is no HTTP": lambda: broken(httpx2.DecodingError("")),
+    "has one JSON for all": lambda: (200, {"status": "ok"}), "wants a key": lambda: (401, {"detail": "no"}),
+    "forbids": lambda: (403, "no"), "fails": lambda: (500, ""), "is no HTTP": lambda: broken(httpx2.DecodingError("")),
     "sends what is not text": lambda: (200, b"\xff\xfe\x00"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("habit", HABITS)

@@ -217,19 +217,10 @@ def theirs(network: Any, prompt: Sequence[int], settings: dict[str, Any], eos: S
     beams = settings["beams"]
     ids = torch.tensor([list(prompt)])
     out = network.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        do_sample=False,
-        num_beams=beams,
-        num_return_sequences=beams,
-        length_penalty=settings["length_penalty"],
-        early_stopping=EARLY[settings["early_stopping"]],
-        eos_token_id=list(eos) or None,
-        pad_token_id=VOCAB + 10**6,
-        return_dict_in_generate=True,
-        output_scores=True,
-        **options,
-    )
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=beams, num_return_sequences=beams,
+        length_penalty=settings["length_penalty"], early_stopping=EARLY[settings["early_stopping"]],
+        eos_token_id=list(eos) or None, pad_token_id=VOCAB + 10**6, return_dict_in_generate=True, output_scores=True, **options,
+    )  # fmt: skip
     found = []
     for row, score in zip(out.sequences.tolist(), out.sequences_scores.tolist(), strict=True):
         found.append(([token for token in row[len(prompt) :] if token != VOCAB + 10**6], score))

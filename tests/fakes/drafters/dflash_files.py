@@ -115,19 +115,10 @@ def write_dflash(
         out["encoder.fc.weight"] = out.pop("fc.weight")
         out["encoder.output_norm_enc.weight"] = out.pop("hidden_norm.weight")
     figures: dict[str, Any] = {
-        "model_type": "qwen3",
-        "hidden_size": hidden,
-        "intermediate_size": wide,
-        "num_attention_heads": heads,
-        "num_key_value_heads": 2,
-        "head_dim": head,
-        "num_hidden_layers": layers,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 500.0,
-        "hidden_act": "silu",
-        "max_position_embeddings": 512,
-        "vocab_size": vocabulary,
-    }
+        "model_type": "qwen3", "hidden_size": hidden, "intermediate_size": wide, "num_attention_heads": heads,
+        "num_key_value_heads": 2, "head_dim": head, "num_hidden_layers": layers, "rms_norm_eps": 1e-6, "rope_theta": 500.0,
+        "hidden_act": "silu", "max_position_embeddings": 512, "vocab_size": vocabulary,
+    }  # fmt: skip
     ids = {} if taps is None else {"target_layer_ids": list(taps)}
     more: dict[str, Any] = {}
     if paths == "dflash2":
@@ -150,16 +141,11 @@ def write_dflash(
             made = {
                 "architectures": ["DFlashSpeculator"],
                 "speculators_model_type": "dflash2" if paths == "dflash2" else "dspark" if paths else "dflash",
-                "draft_vocab_size": drafted,
-                "block_size": block,
-                "mask_token_id": mask,
-                "aux_hidden_state_layer_ids": list(taps) if taps else None,
-                "sliding_window_non_causal": False,
-                "sample_from_anchor": bool(paths) and paths != "dflash2",
-                **more,
-                "transformer_layer_config": figures,
+                "draft_vocab_size": drafted, "block_size": block, "mask_token_id": mask,
+                "aux_hidden_state_layer_ids": list(taps) if taps else None, "sliding_window_non_causal": False,
+                "sample_from_anchor": bool(paths) and paths != "dflash2", **more, "transformer_layer_config": figures,
                 "speculators_config": {"algorithm": "dflash", "verifier": {"name_or_path": "owner/verifier"}},
-            }
+            }  # fmt: skip
     layer_types = config.pop("layer_types", None)
     if layer_types is not None:
         (figures if layout == "speculators" else made)["layer_types"] = layer_types

@@ -127,17 +127,10 @@ def write_head(
     if drafted != vocabulary:
         out |= reduced(drafted, vocabulary, generator)
     figures: dict[str, Any] = {
-        "model_type": "llama",
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_attention_heads": heads,
-        "num_key_value_heads": keys,
-        "num_hidden_layers": layers,
-        "rms_norm_eps": 1e-5,
-        "hidden_act": "silu",
-        "max_position_embeddings": 256,
-        "vocab_size": vocabulary,
-    }
+        "model_type": "llama", "hidden_size": hidden, "intermediate_size": inner, "num_attention_heads": heads,
+        "num_key_value_heads": keys, "num_hidden_layers": layers, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+        "max_position_embeddings": 256, "vocab_size": vocabulary,
+    }  # fmt: skip
     key = "eagle_aux_hidden_state_layer_ids"
     match style:
         case "eagle1":
@@ -150,14 +143,10 @@ def write_head(
             made = {**figures, "architectures": ["Qwen3Eagle3Model"], "ttt_length": 7, "target_layer_ids": list(taps or ())}
         case "speculators":
             made = {
-                "architectures": ["Eagle3Speculator"],
-                "speculators_model_type": "eagle3",
-                "draft_vocab_size": drafted,
-                "norm_before_residual": True,
-                key: list(taps) if taps else None,
-                "transformer_layer_config": figures,
+                "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "draft_vocab_size": drafted,
+                "norm_before_residual": True, key: list(taps) if taps else None, "transformer_layer_config": figures,
                 "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "owner/verifier"}},
-            }
+            }  # fmt: skip
     return save_drafter(folder, out, made | config, changes)
 
 

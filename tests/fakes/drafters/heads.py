@@ -94,12 +94,8 @@ def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Te
     else:
         changes |= {"markov_head.markov_w1.weight": one, "markov_head.markov_w2.weight": follows}
     sizes: dict[str, Any] = {
-        "layers": 1,
-        "block": 4 if second else 3,
-        "rank": VOCAB,
-        "candidates": VOCAB,
-        "own_embeddings": True,
-    }
+        "layers": 1, "block": 4 if second else 3, "rank": VOCAB, "candidates": VOCAB, "own_embeddings": True,
+    }  # fmt: skip
     sizes |= {"heads": 2, "head": VOCAB // 2, "width": VOCAB, "hidden": VOCAB, "paths": "dflash2" if second else "vanilla"}
     return load(write_dflash(room() / name, changes=changes, **sizes), target)
 

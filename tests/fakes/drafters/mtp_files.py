@@ -54,24 +54,11 @@ def _config(family: Family, layers: int = 1) -> Any:
 
     t: Any = transformers
     sizes: dict[str, Any] = {
-        "vocab_size": VOCAB,
-        "hidden_size": WIDTH,
-        "intermediate_size": 48,
-        "moe_intermediate_size": 24,
-        "num_hidden_layers": LAYERS + layers,
-        "num_attention_heads": 4,
-        "n_routed_experts": 4,
-        "num_experts_per_tok": 2,
-        "n_shared_experts": 1,
-        "first_k_dense_replace": 1,
-        "n_group": 1,
-        "topk_group": 1,
-        "max_position_embeddings": 256,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-        "pad_token_id": None,
-        "tie_word_embeddings": False,
-    }
+        "vocab_size": VOCAB, "hidden_size": WIDTH, "intermediate_size": 48, "moe_intermediate_size": 24,
+        "num_hidden_layers": LAYERS + layers, "num_attention_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "max_position_embeddings": 256,
+        "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None, "tie_word_embeddings": False,
+    }  # fmt: skip
     match family:
         case "deepseek-v3":
             latent = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}

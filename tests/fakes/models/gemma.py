@@ -140,23 +140,18 @@ def gemma_file(folder: Path, file: Path) -> Path:
     config, assistant = whole.get("text_config", whole), "text_config" in whole
     kinds, rope = config["layer_types"], config["rope_parameters"]
     figures: dict[str, Any] = {
-        "embedding_length": config["hidden_size"],
-        "embedding_length_out": whole.get("backbone_hidden_size"),
+        "embedding_length": config["hidden_size"], "embedding_length_out": whole.get("backbone_hidden_size"),
         "nextn_predict_layers": len(kinds) if assistant else None,
         "embedding_length_per_layer_input": config["hidden_size_per_layer_input"],
-        "context_length": config["max_position_embeddings"],
-        "block_count": len(kinds),
-        "feed_forward_length": config["intermediate_size"],
-        "attention.head_count": config["num_attention_heads"],
+        "context_length": config["max_position_embeddings"], "block_count": len(kinds),
+        "feed_forward_length": config["intermediate_size"], "attention.head_count": config["num_attention_heads"],
         "attention.head_count_kv": [1 if kind == "full_attention" else config["num_key_value_heads"] for kind in kinds],
-        "attention.shared_kv_layers": config["num_kv_shared_layers"],
-        "attention.sliding_window": config["sliding_window"],
+        "attention.shared_kv_layers": config["num_kv_shared_layers"], "attention.sliding_window": config["sliding_window"],
         "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in kinds],
         **{f"attention.{part}_length": SHAPE["global_head_dim"] for part in ("key", "value")},
         **{f"attention.{part}_length_swa": config["head_dim"] for part in ("key", "value")},
-        "rope.dimension_count": SHAPE["global_head_dim"],
-        "rope.dimension_count_swa": config["head_dim"],
-    }
+        "rope.dimension_count": SHAPE["global_head_dim"], "rope.dimension_count_swa": config["head_dim"],
+    }  # fmt: skip
     half = SHAPE["global_head_dim"] // 2
     turning = int(rope["full_attention"]["partial_rotary_factor"] * half)
     with new_file(file, "gemma4-assistant" if assistant else "gemma4", "F32", folder.name) as (writer, add):

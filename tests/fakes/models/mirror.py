@@ -19,12 +19,9 @@ DEPTHS: tuple[Run, ...] = ((0,), (0, 1))
 GAPS: tuple[Run, ...] = ((0, 2), (1,), (1, 2), (2,))
 """Lists of layers, of three, with a layer left out before the last."""
 HALVES: tuple[Run, ...] = (
-    (0, Block(1, "mlp"), 2),
-    (0, Block(1, "attention"), 2),
-    (Block(0, "attention"), 1, Block(2, "mlp")),
-    (Block(0, "mlp"), 2),
+    (0, Block(1, "mlp"), 2), (0, Block(1, "attention"), 2), (Block(0, "attention"), 1, Block(2, "mlp")), (Block(0, "mlp"), 2),
     (0, 1, Block(2, "attention")),
-)
+)  # fmt: skip
 """Lists with blocks."""
 
 

@@ -35,16 +35,11 @@ def write_gguf(file: Path, *, tokens: Sequence[str] = ("a", "b"), architecture: 
         return head + b"".join(string(value) for value in values)
 
     pairs = [
-        text("general.architecture", architecture),
-        number("general.file_type", 15),
-        text("tokenizer.ggml.model", "gpt2"),
-        strings("tokenizer.ggml.tokens", tokens),
-        number(f"{architecture}.context_length", 4096),
-        number(f"{architecture}.block_count", 2),
-        number(f"{architecture}.embedding_length", 64),
-        number(f"{architecture}.attention.head_count", 4),
-        number(f"{architecture}.attention.head_count_kv", 2),
-    ]
+        text("general.architecture", architecture), number("general.file_type", 15), text("tokenizer.ggml.model", "gpt2"),
+        strings("tokenizer.ggml.tokens", tokens), number(f"{architecture}.context_length", 4096),
+        number(f"{architecture}.block_count", 2), number(f"{architecture}.embedding_length", 64),
+        number(f"{architecture}.attention.head_count", 4), number(f"{architecture}.attention.head_count_kv", 2),
+    ]  # fmt: skip
     tensor = string("token_embd.weight") + (2).to_bytes(4, "little")
     tensor += (64).to_bytes(8, "little") + rows.to_bytes(8, "little") + (0).to_bytes(4, "little") + (0).to_bytes(8, "little")
     head = b"GGUF" + (3).to_bytes(4, "little") + (1).to_bytes(8, "little") + len(pairs).to_bytes(8, "little")

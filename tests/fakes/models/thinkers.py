@@ -251,18 +251,10 @@ def write(family: Family, folder: Path) -> Path:
     save_tokenizer(core, folder, family.template, **special)
     ids = {name: core.token_to_id(name) or 0 for name in (*control, *plain)}
     config = LlamaConfig(
-        vocab_size=ROWS,
-        hidden_size=WIDTH,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        max_position_embeddings=CONTEXT,
-        bos_token_id=ids["<|bos|>"],
-        eos_token_id=ids[end],
-        rope_parameters={"rope_theta": THETA, "rope_type": "default"},
-        tie_word_embeddings=False,
-    )
+        vocab_size=ROWS, hidden_size=WIDTH, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1,
+        num_key_value_heads=1, max_position_embeddings=CONTEXT, bos_token_id=ids["<|bos|>"], eos_token_id=ids[end],
+        rope_parameters={"rope_theta": THETA, "rope_type": "default"}, tie_word_embeddings=False,
+    )  # fmt: skip
     model = LlamaForCausalLM(config)
     state = model.state_dict()
     with torch.no_grad():

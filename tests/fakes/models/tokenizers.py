@@ -73,13 +73,9 @@ def sentencepiece(
     pieces = ["<unk>", *ends, *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *map(chr, range(33, 127)), *words]
     pieces += [f"▁{i}" for i in range(size - len(pieces) - len(tags))]
     return {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.pre": "default",
-        "tokenizer.ggml.merges": None,
+        "tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "default", "tokenizer.ggml.merges": None,
         "tokenizer.ggml.tokens": [piece.encode() for piece in (*pieces, *tags)],
         "tokenizer.ggml.scores": [-float(i) for i in range(size)],
         "tokenizer.ggml.token_type": [2, 3, 3, *[6] * 256, *[1] * (len(pieces) - 259), *kinds],
-        "tokenizer.ggml.bos_token_id": 1,
-        "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.unknown_token_id": 0,
-    }
+        "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.unknown_token_id": 0,
+    }  # fmt: skip

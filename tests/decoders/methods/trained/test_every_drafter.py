@@ -52,12 +52,9 @@ ONE_OF_EACH = ["eagle eagle3", "assistant", "medusa", "dflash", "dflash rnn", "d
 
 
 RIGHT: dict[str, Callable[[], Head]] = {
-    "eagle": heads.right_head,
-    "medusa": heads.right_medusa,
-    "dflash": heads.right_dflash,
-    "dspark": partial(heads.right_paths, False),
-    "dflash2": partial(heads.right_paths, True),
-}
+    "eagle": heads.right_head, "medusa": heads.right_medusa, "dflash": heads.right_dflash,
+    "dspark": partial(heads.right_paths, False), "dflash2": partial(heads.right_paths, True),
+}  # fmt: skip
 """Those that always draft what `cyclic_target` chooses."""
 
 
