@@ -56,13 +56,14 @@ class Sampling:
     seed: int = to_sample(0, "The same seed gives the same text.", "N", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
-        """Reject values that are out of range.
+        """Reject values that are out of range. A seed may be any integer: drafts draw with keys of 64 bits.
 
         Raises:
             UserError: names the setting and its range.
         """
         for name, declared in declared_options(Sampling).items():
-            declared.parse(getattr(self, name), name)
+            if name != "seed":
+                declared.parse(getattr(self, name), name)
 
     @property
     def greedy(self) -> bool:

@@ -84,7 +84,7 @@ def ours(model: Model, method: str, tokens: int) -> Timed:
         conversation._drafters.clear()
         start = time.process_time()
         generation = Generation(conversation, prompt, method, max_tokens=tokens)
-        generation._eos = frozenset()
+        generation.output.eos_ids = frozenset()
         count = sum(len(step.tokens) for step in generation)
         return count / (time.process_time() - start)
 

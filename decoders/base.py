@@ -47,8 +47,6 @@ class Context:
     and position give the same pick); under the other rules its draws must be independent of it."""
     head: Head | None = None
     """The trained drafter loaded with the target, if any."""
-    drafter: Callable[[str], Drafter] | None = None
-    """Returns the conversation's drafter with that name, including what it has learned: for methods that build on others."""
     past: Past | None = None
     """Past answers to draft from as well, if any."""
     matcher: Matcher | None = None

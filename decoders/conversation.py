@@ -69,10 +69,6 @@ class Conversation:
             self.session.close()
             self.session = new
 
-    def helper(self, name: str) -> Drafter:
-        """Return the drafter with this name, for methods that build on others; a new one gets default settings."""
-        return self._drafters.get(name) or self.drafter(name)
-
     def drafter(self, name: str, settings: Mapping[str, Any] | None = None) -> Drafter:
         """Return the drafter with this name and these settings, including what it has learned in this conversation.
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import partial
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import BLOCK, PREFILL_CHUNK, Message, Model, Sampling, chunk_of
 from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance
 from .base import Context, Drafter, StepOutcome
 from .conversation import Conversation, encode_prompt
-from .detokenize import RUN
+from .output import FinishReason, Output
 from .stats import Totals
 from .step import StepRecord
-from .text import Stops, TextStream, joined
+from .text import Stops, joined
 from .tree import Tree
 from .verifying.clock import ProbabilityRecorder, StepClock
 from .verifying.passes import SideGuard
@@ -30,7 +31,18 @@ from .verifying.verify import verify
 if TYPE_CHECKING:
     from ..backends.grammars.constraint import Constraint
     from ..backends.grammars.matcher import Matcher
-    from .repeats import Loop, LoopGuard
+
+
+class Stage(Enum):
+    """The stages that passes of an answer go through."""
+
+    PREFILL = auto()
+    HAND_OVER = auto()
+    """Tokens that a method leaves behind, or that end a thought, become a step."""
+    FORCED = auto()
+    SPECULATE = auto()
+    ENDED = auto()
+
 
 WARMING = 2
 """Plain steps after passes of another size that take longer than the steps after them."""
@@ -41,15 +53,11 @@ THOUGHT_OVER = "The thought had its {}, so its end was put in."
 READ_AGAIN = "Beyond {:,} tokens this model reads a text with other positions, so all of it was read again."
 """A step's note on the model's LongRoPE."""
 
-FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled"]
-"""eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string;
-loop: the answer repeated itself."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(StepRecord):
     """The result of one verification pass. Iteration adds the character that is held back to the last step's text; after
-    `run_pass`, `flush` returns it."""
+    `advance`, `flush` returns it."""
 
     index: int
     """The step's number within the answer, from 0."""
@@ -58,7 +66,7 @@ class Step(StepRecord):
 
 
 class Generation(Iterator[Step]):
-    """One answer. Iterate over its steps, or call `run_pass` to run one forward pass at a time.
+    """One answer. Iterate over its steps, or call `advance` to run one forward pass at a time.
 
     Args:
         conversation: the chat to continue; what its cache shares with the prompt is not evaluated again.
@@ -96,20 +104,9 @@ class Generation(Iterator[Step]):
         think_budget: int | None = None,
     ) -> None:
         model = conversation.model
-        if not prompt:
-            raise UserError("The prompt is empty. Type something to continue from.")
+        check_prompt(conversation, prompt)
         if max_tokens is not None and max_tokens < 1:
             raise UserError(f"The token limit must be at least 1, not {max_tokens}.")
-        if len(prompt) >= (most := conversation.session.context):
-            raise ContextFull(
-                f"The prompt has {counted(len(prompt), 'token')}, but the context holds {most:,}. Shorten the "
-                "prompt, start a new chat, or load the model with a larger context."
-            )
-        if (highest := max(prompt)) >= (ids := model.info.readable):
-            raise UserError(
-                f"The prompt has the token {highest:,}, and {model.info.name} has only {ids:,} tokens: its tokenizer knows "
-                "more. Write a prompt without it, or copy the model's own tokenizer files into its folder."
-            )
         self.conversation = conversation
         self.sampling = sampling or Sampling()
         at_zero = self.sampling.greedy and acceptance is not None and acceptance.rule == "rejection"
@@ -118,10 +115,6 @@ class Generation(Iterator[Step]):
         self.tokens = list(prompt)
         """Prompt and answer."""
         self.prompt_tokens = len(prompt)
-        self.max_tokens = max_tokens
-        self.finish_reason: FinishReason | None = None
-        self.loop: Loop | None = None
-        """The repetition that ended the answer, if one did."""
         self.totals = Totals()
         able = self._caps = model.info.capabilities
         self._most = able.most if self.acceptance.rule == "exact" else None
@@ -134,25 +127,20 @@ class Generation(Iterator[Step]):
         self.prefill_seconds = 0.0
         self.recorder = ProbabilityRecorder()
         self._ties = SideGuard(able.near_tie) if able.exact and able.near_tie else None
-        splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
-        behind = () if model.info.has_template and constraint is None else prompt[-RUN:]
-        self._text = TextStream(model.decode, stops, splitter, behind)
-        self._budget = think_budget
-        self._ending = False
-        """Whether the next step inserts the end of a thought."""
-        self._guard: LoopGuard | None = None
-        if stop_loops:
-            from .repeats import LoopGuard  # NumPy, which listing the methods should not import
-
-            self._guard = LoopGuard(model.decode)
         self._matcher: Matcher | None = None
-        self._constrained_from: int | None = None
-        """Index of the first constrained token; None before it."""
         if constraint is not None:
             from ..backends.grammars.matcher import Matcher
 
             self._matcher = Matcher(model.grammar_tokenizer(), constraint, model.info.eos_ids)
-        self._eos = frozenset(model.info.eos_ids)
+        self.output = Output(
+            model,
+            prompt,
+            max_tokens=max_tokens,
+            stops=stops,
+            stop_loops=stop_loops,
+            matcher=self._matcher,
+            think_budget=think_budget,
+        )
         self._branching = able.tree and self._most is None
         self._cancelled = False
         self._next_index = 0
@@ -160,16 +148,18 @@ class Generation(Iterator[Step]):
         """A note for the next step, in place of its drafter's."""
         self._settled: tuple[Drafter, Sequence[int]] | None = None
         """A drafter, and tokens that it leaves without a pass: they are the next step."""
+        self._forced: StepOutcome | None = None
+        """A step that the constraint forces, which needs no pass."""
         self.drafter.prepare(self._context())
-        if self._over_budget():
+        if self.output.over_budget:
             self._end_thought()
 
     def __next__(self) -> Step:
         while self.finish_reason is None:
-            step = self.run_pass()
+            step = self.advance()
             if step is not None and self.finish_reason is not None:  # the last one includes the text held back
                 tail = self.flush()
-                return replace(step, text=step.text + tail, held="", spans=joined(step.spans, self._text.spans()))
+                return replace(step, text=step.text + tail, held="", spans=joined(step.spans, self.output.text.spans()))
             if step is not None:
                 return step
         raise StopIteration
@@ -180,16 +170,22 @@ class Generation(Iterator[Step]):
         return self.drafter.name
 
     @property
+    def finish_reason(self) -> FinishReason | None:
+        """The reason for the end; None while the answer goes on."""
+        return self.output.reason
+
+    @property
     def thinking(self) -> bool:
         """Whether a thought is open: the answer, if it ends now, ends inside it."""
-        return self._text.thinking
+        return self.output.text.thinking
 
     @property
     def valid(self) -> bool | None:
         """Whether the text so far matches the constraint; None without one. A stop takes text away, so then it does not."""
         if self._matcher is None:
             return None
-        return self.finish_reason != "stop" and self._constraint() is not None and self._matcher.matches
+        allowed = self.output.constraint(self.tokens) is not None
+        return self.finish_reason != "stop" and allowed and self._matcher.matches
 
     @property
     def answer(self) -> list[int]:
@@ -212,41 +208,44 @@ class Generation(Iterator[Step]):
         """End the answer before the next pass and keep its text, including a beam search's best text so far."""
         self._cancelled = True
 
-    def run_pass(self) -> Step | None:
+    def advance(self) -> Step | None:
         """Run one forward pass: a chunk of the prompt, which returns None, or a step. Once `finish_reason` is set, do nothing
         and return None."""
+        match self._stage():
+            case Stage.PREFILL:
+                self._prefill()
+                return None
+            case Stage.HAND_OVER:
+                return self._hand_over()
+            case Stage.FORCED:
+                assert self._forced is not None
+                return self._append(self.drafter, self._forced, StepClock(self.conversation.session, self.recorder))
+            case Stage.SPECULATE:
+                return self._speculate()
+            case Stage.ENDED:
+                return None
+
+    def _stage(self) -> Stage:
+        """Choose the stage of the next pass."""
         if self.finish_reason is not None:
-            return None
+            return Stage.ENDED
         if self._cancelled:
             self._leave()
-            step = self._settle()
-            self.finish_reason = "cancelled"
-            return step
-        if self._settled is not None:
-            return self._settle()
+        if self._cancelled or self._settled is not None:
+            return Stage.HAND_OVER
         session = self.conversation.session
         if len(self.tokens) > self.drafter.horizon(session):
             self._next_note = READ_AGAIN.format(session.horizon)
             session.align(self.tokens[:-1])
         left = len(self.tokens) - 1 - session.length
-        reads = left > 0 and (self.drafter.reads_cache or self._blocks)
-        if left > PREFILL_CHUNK or (reads and session.length < self.prompt_tokens - 1):
-            self._prefill_chunk()
-            return None
-        if (step := self._forced_step()) is not None:
-            return step
-        clock = StepClock(session, self.recorder, self.prompt_tokens)
-        if reads:  # tokens that a constraint wrote
-            session.prefill(self.tokens[session.length : -1])
-        outcome = self.drafter.step(self._context(), partial(verify, clock=clock, recorder=self.recorder, guard=self._ties))
-        return self._append(self.drafter, outcome, clock)
+        if left > PREFILL_CHUNK or (left > 0 and self._reads and session.length < self.prompt_tokens - 1):
+            return Stage.PREFILL
+        self._forced = self._forced_outcome()
+        return Stage.SPECULATE if self._forced is None else Stage.FORCED
 
     def flush(self) -> str:
         """Return the text still held back (an unfinished character, a possible stop). Call it at the end."""
-        tail = self._text.flush()
-        if self._text.stopped:
-            self.finish_reason = "stop"
-        return tail
+        return self.output.flush()
 
     def plain_seconds(self, most: int, seconds: float) -> float:
         """Run plain steps from the end of the text on, undo them, and return the mean of their seconds: at least one step, at
@@ -259,7 +258,7 @@ class Generation(Iterator[Step]):
             return 0.0
         times: list[float] = []
         plain = Generation(self.conversation, self.tokens, sampling=self.sampling, max_tokens=most + 1)
-        plain._eos = frozenset()
+        plain.output.eos_ids = frozenset()
         for step in plain:
             if not step.prefilled:
                 times.append(step.draft_seconds + step.forward_seconds + step.other_seconds)
@@ -268,53 +267,55 @@ class Generation(Iterator[Step]):
         session.rewind(min(length, session.length))
         return mean(times[WARMING:] or times) if times else 0.0
 
-    def _constraint(self) -> Matcher | None:
-        """Return the constraint at the answer's end; None without one, and inside a thought, which may say anything."""
-        matcher = self._matcher
-        if matcher is None or self._text.free:
-            self._constrained_from = None
-            return None
-        started = self._text.answer_started
-        if self._constrained_from is None or not started:
-            self._constrained_from = len(self.tokens)
-        matcher.follow(self.tokens, self._constrained_from)
-        matcher.before = None if started else self._text.leads
-        return matcher
+    @property
+    def _reads(self) -> bool:
+        """Whether tokens of the text are read in passes of their own, never with a tree."""
+        return self.drafter.reads_cache or self._blocks
 
-    def _forced_step(self) -> Step | None:
-        """Make a step of the grammar-forced tokens, if there are any, without a pass: the next one reads them with its tree."""
-        matcher = self._constraint()
-        if matcher is None or matcher.before is not None or self.drafter.searches:
-            return None
-        tokens = matcher.forced()[: self._max_depth() + 1]
-        done = not tokens and not matcher.ends and matcher.stopped
-        if not tokens and not done:
-            return None
-        outcome = StepOutcome(tokens, Tree.root(self.tokens[-1]), (0,), grammar=len(tokens), done=done)
-        return self._append(self.drafter, outcome, StepClock(self.conversation.session, self.recorder))
+    def _prefill(self) -> None:
+        session = self.conversation.session
+        start, left = time.perf_counter(), len(self.tokens) - 1 - session.length
+        size = min(left, BLOCK - session.length % BLOCK) if self._blocks else chunk_of(left)
+        session.prefill(self.tokens[session.length : session.length + size])
+        self.prefill_seconds += time.perf_counter() - start
 
     def _leave(self) -> None:
         """Have the current method finish (beam search: its best text is certain now)."""
         if tokens := self.drafter.leave(self._context()):
             self._settled = self.drafter, tokens
 
-    def _settle(self) -> Step | None:
-        """Make a step of the settled tokens, if there are any, without a pass."""
-        if self._settled is None:
-            return None
-        drafter, tokens = self._settled
-        self._settled = None
-        outcome = StepOutcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
-        step = self._append(drafter, outcome, StepClock(self.conversation.session, self.recorder))
-        self._ending = False
+    def _hand_over(self) -> Step | None:
+        """Make a step of the settled tokens, if there are any, without a pass; a cancelled answer ends with it."""
+        step = None
+        if self._settled is not None:
+            drafter, tokens = self._settled
+            self._settled = None
+            outcome = StepOutcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
+            step = self._append(drafter, outcome, StepClock(self.conversation.session, self.recorder))
+            self.output.closing = False
+        if self._cancelled:
+            self.output.reason = "cancelled"
         return step
 
-    def _prefill_chunk(self) -> None:
+    def _forced_outcome(self) -> StepOutcome | None:
+        """Collect the grammar-forced tokens, if there are any; the next pass reads them with its tree."""
+        matcher = self.output.constraint(self.tokens)
+        if matcher is None or matcher.before is not None or self.drafter.searches:
+            return None
+        tokens = matcher.forced()[: self._max_depth() + 1]
+        done = not tokens and not matcher.ends and matcher.stopped
+        if not tokens and not done:
+            return None
+        return StepOutcome(tokens, Tree.root(self.tokens[-1]), (0,), grammar=len(tokens), done=done)
+
+    def _speculate(self) -> Step:
+        """Draft and verify one tree."""
         session = self.conversation.session
-        start, left = time.perf_counter(), len(self.tokens) - 1 - session.length
-        size = min(left, BLOCK - session.length % BLOCK) if self._blocks else chunk_of(left)
-        session.prefill(self.tokens[session.length : session.length + size])
-        self.prefill_seconds += time.perf_counter() - start
+        clock = StepClock(session, self.recorder, self.prompt_tokens)
+        if self._reads and session.length < len(self.tokens) - 1:  # tokens that a constraint wrote
+            session.prefill(self.tokens[session.length : -1])
+        outcome = self.drafter.step(self._context(), partial(verify, clock=clock, recorder=self.recorder, guard=self._ties))
+        return self._append(self.drafter, outcome, clock)
 
     def _max_depth(self) -> int:
         """Count the draft tokens that a path may have: d of them yield d + 1 tokens and take d + 1 slots."""
@@ -323,9 +324,7 @@ class Generation(Iterator[Step]):
         if self._caps.reach is not None:
             slots = min(slots, max(self._caps.reach, len(self.tokens)))
         depth = slots - max(session.length, len(self.tokens) - 1) - 1
-        if self.max_tokens is not None:
-            depth = min(depth, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
-        return depth
+        return depth if self.output.left is None else min(depth, self.output.left - 1)
 
     def _context(self) -> Context:
         conversation = self.conversation
@@ -334,28 +333,28 @@ class Generation(Iterator[Step]):
             session=conversation.session,
             sampling=self.sampling,
             max_depth=self._max_depth() if self._most is None else min(self._max_depth(), self._most - 1),
-            eos_ids=self._eos,
+            eos_ids=self.output.eos_ids,
             branching=self._branching,
             draft_models=conversation.draft_models,
             model=conversation.model,
             acceptance=self.acceptance,
             head=conversation.head,
-            drafter=conversation.helper,
             past=conversation.past,
-            matcher=self._constraint(),
+            matcher=self.output.constraint(self.tokens),
         )
 
     def _append(self, drafter: Drafter, outcome: StepOutcome, clock: StepClock) -> Step:
         note = self._next_note
         self._next_note = ""
-        new = self._cut(list(outcome.tokens), done=outcome.done)
-        held, most = len(self._text.held), len(new)
-        text = self._show(new)
+        output, session = self.output, self.conversation.session
+        held, most = len(output.text.held), len(outcome.tokens)
+        full = max(session.length, len(self.tokens) - 1 + most) >= session.context
+        new, text = output.push(outcome.tokens, done=outcome.done, full=full)
         outcome = outcome.first(len(new))
         self.tokens.extend(new)
-        if self._over_budget() and self.finish_reason is None:
+        if output.over_budget and output.reason is None:
             self._end_thought()
-        elif len(new) < most and self.finish_reason is None:
+        elif len(new) < most and output.reason is None:
             self._rewind()
         spent = clock.stop()
         self.prefill_seconds += clock.prefill_seconds
@@ -365,10 +364,10 @@ class Generation(Iterator[Step]):
             **spent,
             text=text,
             carried=min(held, len(text)),
-            held=self._text.waiting,
+            held=output.text.waiting,
             note=note or drafter.note or outcome.note,
             declined=drafter.sizes.declined if spent["nodes"] and not outcome.drafted else (),
-            spans=self._text.spans(),
+            spans=output.text.spans(),
             index=self._next_index,
             tree=outcome.tree,
         )
@@ -376,17 +375,14 @@ class Generation(Iterator[Step]):
         self.totals.add(step)
         return step
 
-    def _over_budget(self) -> bool:
-        return self._budget is not None and not self._ending and self._text.thinking and self._text.thought >= self._budget
-
     def _end_thought(self) -> None:
         """Insert the marks that end the thought, as the next step."""
         thoughts = self.conversation.model.thoughts
         assert thoughts is not None
         self._rewind()
-        self._settled = self.drafter, thoughts.closing(self._text.undecided)
-        self._ending = True
-        self._next_note = THOUGHT_OVER.format(counted(self._budget or 0, "token"))
+        self._settled = self.drafter, thoughts.closing(self.output.text.undecided)
+        self.output.closing = True
+        self._next_note = THOUGHT_OVER.format(counted(self.output.budget or 0, "token"))
 
     def _rewind(self) -> None:
         """Drop what the cache holds beyond the text."""
@@ -394,42 +390,27 @@ class Generation(Iterator[Step]):
         self.drafter.leave(self._context())
         session.rewind(session.shared(self.tokens[:-1], self.prompt_tokens))
 
-    def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
-        """Cut the tokens of a step at the token limit; set the finish reason."""
-        if done:
-            self.finish_reason = "eos"
-        if self.max_tokens is not None:
-            left = self.max_tokens - (len(self.tokens) - self.prompt_tokens)
-            if len(new) >= left:
-                self.finish_reason = "length"
-                return new[:left]
-        length = max(self.conversation.session.length, len(self.tokens) - 1 + len(new))
-        if length >= self.conversation.session.context:
-            self.finish_reason = "context"
-        return new
 
-    def _show(self, new: list[int]) -> str:
-        """Feed the tokens to the text stream; at EOS, a stop, a loop, the end of a budget, or of a thought before a constrained
-        answer, cut `new` after the token that completed it."""
-        text, free = "", self._matcher is not None and self._text.free
-        for i, token in enumerate(new):
-            ends = token in self._eos and not self._text.ends_thought(token)
-            bound = self._matcher is not None and not (ends or self._text.free or self._text.leads(token))
-            text += self._text.push(token, bound)
-            if self._text.stopped:
-                self.finish_reason = "stop"
-            elif ends:
-                self.finish_reason = "eos"
-            elif self._over_budget() or (free and not self._text.free):
-                self.finish_reason = self.finish_reason if i + 1 == len(new) else None
-            elif self._guard is not None and (loop := self._guard.push(token)):
-                self.finish_reason = "loop"
-                self.loop = loop
-            else:
-                continue
-            del new[i + 1 :]
-            break
-        return text
+def check_prompt(conversation: Conversation, prompt: Sequence[int]) -> None:
+    """Check that a prompt can be continued.
+
+    Raises:
+        UserError: it is empty, or has a token that the model does not have.
+        ContextFull: it leaves no room for an answer.
+    """
+    info = conversation.model.info
+    if not prompt:
+        raise UserError("The prompt is empty. Type something to continue from.")
+    if len(prompt) >= (most := conversation.session.context):
+        raise ContextFull(
+            f"The prompt has {counted(len(prompt), 'token')}, but the context holds {most:,}. Shorten the "
+            "prompt, start a new chat, or load the model with a larger context."
+        )
+    if (highest := max(prompt)) >= (ids := info.readable):
+        raise UserError(
+            f"The prompt has the token {highest:,}, and {info.name} has only {ids:,} tokens: its tokenizer knows more. Write a "
+            "prompt without it, or copy the model's own tokenizer files into its folder."
+        )
 
 
 def generate(

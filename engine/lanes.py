@@ -294,7 +294,7 @@ class Lanes:
         before, recording = generation.prefill_seconds, generation.recorder.seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
-            step = generation.run_pass()
+            step = generation.advance()
             seconds = self._clock() - start - (generation.recorder.seconds - recording)
             lane.clock += seconds
             lane.busy_seconds += seconds
@@ -371,7 +371,7 @@ def _tail(generation: Generation) -> str:
 
 def _finished(lane: Lane, generation: Generation) -> Finished:
     tail = generation.flush()  # a stop may match in it
-    period, repeats = generation.loop or (0, 0)
+    period, repeats = generation.output.loop or (0, 0)
     plain, contended = _plain_seconds(lane, generation)
     return Finished(
         id=lane.id,

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from ..backends.base import Sampling
@@ -159,22 +159,19 @@ class ServerAnswers:
                 raise UserError(
                     "Methods are measured on a model of this machine: a server decides how it decodes. Name another model."
                 )
-            options = {name: value for name, value in command.options.items() if name != "at"}
-            if at := command.options.get("at"):
-                model = self._other_server(str(at["model"]), at["servers"], cancelled)
+            options = dict(command.options)
+            if (at := options.pop("at", None)) is not None:
+                name, address = at["model"], find_server(at["model"], at["servers"])
+                if address is None:
+                    raise UserError(
+                        f"{name} is not a server: give an address like http://localhost:8080, or a name of the settings."
+                    )
+                if name not in self._measured:
+                    self._measured[name] = self.load(address, cancelled)
+                model = self._measured[name]
             self._post(Worked(command.id, self._result(measure_answer(model, **options), cancelled)))
         except BaseException as error:  # see `failure`
             self._post(failure(command.id, error))
-
-    def _other_server(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> ServerModel:
-        if name not in self._measured:
-            address = find_server(name, servers)
-            if address is None:
-                raise UserError(
-                    f"{name} is not a server: give an address like http://localhost:8080, or a name of the settings."
-                )
-            self._measured[name] = self.load(address, cancelled)
-        return self._measured[name]
 
     def start(self, model: ServerModel, request: Generate) -> None:
         """Begin an answer."""
@@ -308,10 +305,7 @@ def refusals(model: ServerModel) -> dict[str, str]:
 
 def describe_server(model: ServerModel) -> dict[str, Any]:
     """Describe a model on a server as the interface shows it."""
-    info = {f.name: getattr(model.info, f.name) for f in fields(model.info)}
-    info["capabilities"] = asdict(model.info.capabilities)
-    served = model.served
-    return info | {"server": {"engine": served.engine, "method": model.method}}
+    return asdict(model.info) | {"server": {"engine": model.served.engine, "method": model.method}}
 
 
 async def measure_answer(
@@ -340,10 +334,9 @@ async def measure_answer(
         UserError: the server refused, failed or fell silent.
     """
     runs, outcome = list[Run](), Outcome()
-    chat = chat_messages(prompt, messages, raw)
-    server_request = ServerRequest(chat, prompt or "", max_tokens=max_tokens, fresh=True)
     taker = Taker(runs.append, lambda *_: None)
-    await model.answer(server_request, taker, outcome)
+    request = ServerRequest(chat_messages(prompt, messages, raw), prompt or "", max_tokens=max_tokens, fresh=True)
+    await model.answer(request, taker, outcome)
     ids = [token for run in runs for token in run.tokens]
     number = outcome.tokens if outcome.tokens is not None else len(ids)
     if not number:

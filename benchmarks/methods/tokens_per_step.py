@@ -39,7 +39,6 @@ def rows(nodes: int) -> list[tuple[str, str, dict[str, Any]]]:
         ("early-exit, 4 of 8 layers, K = 4", "early-exit", {"layers": 4, "tokens": 4, "schedule": "constant"}),
         ("draft, K = 4", "draft", {"tokens": 4, "schedule": "constant"}),
         (f"tree, depth 4, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes}),
-        (f"tree with lookup and recycle, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes, "merge": "lookup,recycle"}),
         ("pard, K = 8, a chain", "pard", {"tokens": 8, "nodes": 9, "width": 1, "floor": 0.0}),
         (f"pard, K = 8, {nodes} nodes", "pard", {"tokens": 8, "nodes": nodes, "floor": 0.0}),
         ("eagle, depth 6, a chain", "eagle", {"depth": 6, "width": 1, "nodes": 7, "floor": 0.0, "cascade": False}),

@@ -1,8 +1,7 @@
 """An n-gram model of the text that is learned while the text is written: no parameters, no training, no second model.
 
 It is the pool of lookahead decoding (Fu et al. 2024, arXiv:2402.02057) without its window, so that n-grams come from
-verified text alone, as in adaptive n-gram parallel decoding (Ou et al. 2024, arXiv:2404.08698). `store=all` takes in what the
-target chose after refused draft tokens too.
+verified text alone, as in adaptive n-gram parallel decoding (Ou et al. 2024, arXiv:2404.08698).
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...option import option
-from ..base import Context, Drafter, Elsewhere, Verified
-from ..parts.drafting import Trie, draw_tokens, node_budget, until_eos
+from ..base import Context, Drafter, Elsewhere
+from ..parts.drafting import Trie, node_budget, until_eos
 from ..parts.elsewhere import ngram_tree
 from ..parts.ngrams import NgramPool, TextNgrams
 from ..tree import Tree
@@ -24,13 +23,6 @@ class NgramParams:
     key: int = option(3, "How many of the last tokens to look up at most; then fewer, down to one", low=1, high=8)
     completions: int = option(4, "Most completions kept for a key: the latest ones", low=1, high=64)
     nodes: int = option(16, "Most nodes in the tree, including the last token", low=1, high=256)
-    fill: str = option("none", "What to draft if the key is new: nothing, or random tokens", choices=("none", "random"))
-    seed: int = option(0, "Seed for the random tokens", low=0)
-    store: str = option(
-        "verified",
-        "N-grams to keep: the text's own, or all, with those that end in the target's choice after a refused draft token",
-        choices=("verified", "all"),
-    )
 
     @property
     def longest_key(self) -> int:
@@ -41,9 +33,9 @@ class NgramParams:
 class Ngram(Drafter):
     """Each n-gram of the text is kept by its first tokens, its key; n-grams whose key is the end of the text are drafted.
 
-    N-grams are those of the prompt and of the tokens that the target has chosen; with `store=all` also those that end in the
-    target's choice after rejected draft tokens. Completions share one tree: those of the longest key first, the latest of each
-    key first. N-grams outlive the text: a later turn drafts from the turns before, even if they were cut from the context.
+    N-grams are those of the prompt and of the tokens that the target has chosen. Completions share one tree: those of the
+    longest key first, the latest of each key first. N-grams outlive the text: a later turn drafts from the turns before, even
+    if they were cut from the context.
 
     Example:
         text     a red fox ran, the red
@@ -86,21 +78,10 @@ class Ngram(Drafter):
             for key in range(min(params.longest_key, len(text)), 0, -1)
             for completion in text.pool.get(tuple(text.tokens[-key:]), params.completions)
         ]
-        if not completions and params.fill == "random":
-            completions = [(0, tuple(draw_tokens(context.tokens, params.n - 1, params.seed, context.eos_ids)))]
         trie = Trie(context.pending, node_budget(context, params.nodes))
         for key, completion in completions if context.branching else completions[:1]:
             trie.add_match(until_eos(completion[: context.max_depth], context.eos_ids), key)
         return trie.tree
-
-    def learn(self, verified: Verified) -> None:
-        tree, text = verified.tree, self._text
-        if self.params.store != "all" or text.tokens[-1:].tolist() != tree.tokens[:1]:
-            return
-        before, not_rejected = text.tokens[-text.n :].tolist(), {*verified.path, *tree.window}
-        for node in range(1, len(tree)):
-            if node not in not_rejected:
-                text.add([*before, *(tree.tokens[i] for i in tree.path(node)[1:]), verified.chosen[node]])
 
     def _read(self, context: Context) -> TextNgrams:
         """Catch up with the text; for other lengths of n-gram or key, start over with the text at hand."""

@@ -1,4 +1,4 @@
-"""Token trees of a draft model, and the merge of several drafters' trees into one, verified in one pass.
+"""Token trees of a draft model, or of several in one tree, verified in one pass.
 
 In SpecInfer an expansion ⟨k₁ … kₘ⟩ gives each node at depth i the draft model's kᵢ best successors. The shape `best` follows
 the draft model's own confidence instead (growth.py).
@@ -6,19 +6,16 @@ the draft model's own confidence instead (growth.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...backends.base import Model
 from ...backends.options import draft_label
-from ...errors import UserError, counted
+from ...errors import UserError
 from ...option import option
 from .. import needs
-from ..base import Context, Drafter, Elsewhere
+from ..base import Context, Elsewhere
 from ..parts.elsewhere import as_chain, draft_chain, sglang
 from ..parts.growth import MOST, Grower, count_nodes
-from ..parts.merging import MERGED, drafters_to_merge
 from ..parts.proposers import DraftModelProposer
 from ..parts.vocabularies import require_same_tokens
 
@@ -40,15 +37,6 @@ class TreeParams:
         "Successors at each depth, such as SpecInfer's 1,1,3,1,1,1,1,1; empty for best, which follows the draft model's "
         "confidence",
     )
-    merge: str = option(
-        "",
-        f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}; and, of several draft models, draft, "
-        "draft-2 and so on, if not all of them",
-    )
-
-
-MODEL = re.compile(r"draft(-[1-9]\d*)?")
-"""A draft model's name in `merge` (see `draft_label`)."""
 
 
 class TokenTree(Grower):
@@ -62,10 +50,7 @@ class TokenTree(Grower):
 
     name = "tree"
     group = "draft model"
-    summary = (
-        "Token trees: one or more draft models guess several continuations, other drafters may join in, and one pass verifies "
-        "them all."
-    )
+    summary = "Token trees: one or more draft models guess several continuations, and one pass verifies them all."
     pays = (
         "When the draft model is often nearly right, and a pass over many nodes costs little more than a pass over one. A "
         "second draft model pays if it is right where the first one is not."
@@ -92,33 +77,14 @@ class TokenTree(Grower):
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)
         self._models: dict[str, DraftModelProposer] = {}
-        """The draft models that are open, including those that `merge` does not name at the moment."""
+        """The draft models that are open."""
 
     def prepare(self, context: Context) -> None:
-        if self._chosen(context):
-            self._open(context)
-
-    def _drafters_to_merge(self, context: Context) -> list[Drafter]:
-        return drafters_to_merge(self.name, ",".join(name for name in self._named() if not MODEL.fullmatch(name)), context)
-
-    def _named(self) -> list[str]:
-        return [name for name in self.params.merge.replace(" ", "").split(",") if name]
-
-    def _chosen(self, context: Context) -> dict[str, tuple[int, Model]]:
-        """Choose the draft models to grow the tree with, by name, each with its number: all if `merge` names none."""
-        loaded = {draft_label(i): (i, model) for i, model in enumerate(context.draft_models)}
-        named = ["draft" if name == "draft-1" else name for name in self._named() if MODEL.fullmatch(name)]
-        for name in named:
-            if name not in loaded:
-                count = f"{counted(len(loaded), 'draft model')} {'is' if len(loaded) == 1 else 'are'} loaded"
-                raise UserError(f"tree.merge names {name}, and {count}. Load another with --draft-model.")
-        return {name: numbered for name, numbered in loaded.items() if name in named or not named}
+        self._open(context)
 
     def _open(self, context: Context) -> Mapping[str, DraftModelProposer]:
-        chosen = self._chosen(context)
-        if not chosen and not self._merged:
-            raise UserError("The method tree needs a draft model. Load one with --draft-model, or set merge=lookup,recycle.")
-        for name, (number, model) in chosen.items():
+        for number, model in enumerate(context.draft_models):
+            name = draft_label(number)
             before = self._models.get(name)
             if before is not None and before.model is model:
                 continue
@@ -127,7 +93,7 @@ class TokenTree(Grower):
                 del self._models[name]
             require_same_tokens(context.model, model, ", or the method draft with reencode=on")
             self._models[name] = DraftModelProposer(model, context.session.context, number)
-        return {name: self._models[name] for name in chosen}
+        return {name: self._models[name] for name in map(draft_label, range(len(context.draft_models)))}
 
     def _expansion(self) -> list[int]:
         return _parse_expansion(self.params.expansion) if self.params.expansion else []

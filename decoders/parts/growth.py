@@ -21,7 +21,6 @@ from ..base import Context, Drafter, Verified
 from ..tree import Draws, Tree
 from .drafting import COUPLED, node_budget, weighs_draft
 from .learned import Shares
-from .merging import drafters_to_merge, merge
 from .proposers import Guesses, Proposer
 
 MOST = 256
@@ -55,10 +54,10 @@ class Grower(Drafter):
     """A drafter of a proposer's most probable tree, or of several proposers' trees in one.
 
     Under an acceptance rule that samples, children are drawn without replacement from the draft's distribution, which travels
-    with the tree, and its shape is known before anything is drawn; merged drafters' nodes count as certain. Where the target
-    verifies chains only, it drafts the chain of first guesses.
+    with the tree, and its shape is known before anything is drawn. Where the target verifies chains only, it drafts the chain
+    of first guesses.
 
-    Its `Params` have `nodes`, `depth`, `width`, `grow` and `merge`.
+    Its `Params` have `nodes`, `depth`, `width` and `grow`.
     """
 
     reads_cache = False
@@ -72,14 +71,13 @@ class Grower(Drafter):
         self._proposers: Mapping[str, Proposer] = {}
         self._shares: dict[tuple[str, ...], Shares] = {}
         """The proposers' shares, by their names."""
-        self._merged: list[Drafter] = []
 
     @abstractmethod
     def _open(self, context: Context) -> Mapping[str, Proposer]:
-        """Return the proposers by name, usually one; none if only other drafters' trees are merged.
+        """Return the proposers by name, usually one.
 
         Raises:
-            UserError: there is neither, or one cannot draft for this target.
+            UserError: one cannot draft for this target.
         """
 
     def _expansion(self) -> list[int]:
@@ -91,40 +89,27 @@ class Grower(Drafter):
         return self.sizes.floor(context)
 
     def draft(self, context: Context) -> Tree:
-        self._merged = self._drafters_to_merge(context)
         self._growths = {}
         self._tree = None
         if context.max_depth < 1 or node_budget(context, max(self.params.nodes, count_nodes(self._expansion()))) < 2:
             return Tree.root(context.pending)
         self._proposers = self._open(context)
-        share, budget = self._budget(context)
-        match list(self._proposers.items()):
-            case []:
-                tree = Tree.root(context.pending)
-            case [(name, proposer)]:
-                tree = Tree.root(context.pending)
-                growth = self._growths[name] = Growth(tree)
-                self._grow(proposer, context, growth, share)
-                if not self._sampled(context) and not self._expansion():
-                    _prune(growth, share)
-                    tree.reached = growth.reached if getattr(self.params, "floor", -1.0) < 0 else []
-            case _:
-                tree = self._grow_together(context, share)
-        merge(tree, self.name, self._merged, context, budget, spent=share if self._sampled(context) else None)
-        # With two models, the draws of one decide where those of the other hang.
-        tree.apart = len(self._proposers) < 2
+        # A fixed shape grows to its full size, however few `nodes` are.
+        fixed = 1 + (count_nodes(self._expansion()) - 1) * len(self._proposers)
+        budget = node_budget(context, min(MOST, max(self.params.nodes, fixed)))
+        if len(self._proposers) > 1:
+            tree = self._grow_together(context, budget)
+            tree.apart = False  # the draws of one model decide where those of the other hang
+        else:
+            ((name, proposer),) = self._proposers.items()
+            tree = Tree.root(context.pending)
+            growth = self._growths[name] = Growth(tree)
+            self._grow(proposer, context, growth, budget)
+            if not self._sampled(context) and not self._expansion():
+                _prune(growth, budget)
+                tree.reached = growth.reached if getattr(self.params, "floor", -1.0) < 0 else []
         self._tree = tree
         return tree
-
-    def _drafters_to_merge(self, context: Context) -> list[Drafter]:
-        return drafters_to_merge(self.name, self.params.merge, context)
-
-    def _budget(self, context: Context) -> tuple[int, int]:
-        """Return the most nodes of the models' tree, and of the whole. Half of `nodes` are for merged drafters, if there are
-        any. A fixed shape grows to its full size, however few `nodes` are."""
-        nodes, fixed = self.params.nodes, 1 + (count_nodes(self._expansion()) - 1) * len(self._proposers)
-        budget = node_budget(context, min(MOST, max(nodes, fixed + (nodes // 2 if self._merged else 0))))
-        return min(budget, max(fixed, 1 + budget // 2)) if self._merged else budget, budget
 
     def _most_levels(self) -> int:
         depth: int = self.params.depth
@@ -283,8 +268,6 @@ class Grower(Drafter):
             if len(growths) > 1 and names in self._shares:
                 guessed = {name: sum(tree.sources[node] >> i & 1 for node in verified.path) for i, name in enumerate(names)}
                 self._shares[names].learn([guessed[name] if name in growths else None for name in names])
-        for drafter in self._merged:
-            drafter.learn(verified)
 
     @property
     def note(self) -> str:

@@ -261,7 +261,7 @@ def write_answers(
             generation = Generation(conversation, ids, "fusion" if trees else "greedy", max_tokens=length)
             while generation.finish_reason is None and passes + generation.totals.steps < most:
                 job.check()
-                generation.run_pass()
+                generation.advance()
         finally:
             conversation.close()
         passes += generation.totals.steps

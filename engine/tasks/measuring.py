@@ -134,7 +134,7 @@ def measure_answer(
     with Timer() as timer:
         while generation.finish_reason is None:
             job.check()
-            generation.run_pass()
+            generation.advance()
     totals, answer_ids = generation.totals, generation.answer
     return {
         "tokens": answer_ids,

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from ...backends.base import PREFILL_CHUNK, Model
-from ...backends.files.checkpoint import check_folder, read_json
-from ...backends.heads.dflash.format import NAMES as DFLASH_NAMES
-from ...backends.heads.dflash.format import DFlashFormat
-from ...backends.heads.folders import read_format
-from ...backends.heads.formats import LLAMA
 from ...backends.options import INT8
 from ...errors import UserError, did_you_mean
 from .work import UNMEASURED, TaskContext, Timer
@@ -22,15 +15,13 @@ from .work import UNMEASURED, TaskContext, Timer
 if TYPE_CHECKING:
     from ...backends.llama.context import Runtime
 
-TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "dflash", "mtp", "beam")
+TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "beam")
 LLAMA_CPP = ("greedy", "lookup")
 
 SETTINGS: Mapping[str, Mapping[str, int]] = {
     "transformers/lookup": {"tokens": 10},
     "transformers/draft": {},
     "transformers/early-exit": {"layers": 0},
-    "transformers/dflash": {},
-    "transformers/mtp": {},
     "transformers/beam": {"beams": 4},
     "llama-cpp/lookup": {"tokens": 10, "ngram": 2},
 }
@@ -127,94 +118,7 @@ def _options(job: TaskContext, name: str, values: Mapping[str, int]) -> dict[str
             if not drafts:
                 raise UserError("transformers/draft needs a draft model. Load one with --draft-model.")
             return {"assistant_model": _once(job, "assistant", lambda: _network(drafts[0]))}
-        case "dflash":
-            return {"assistant_model": _dflash(job, network), "speculation_type": "dflash"}
-        case "mtp":
-            _once(job, "mtp", lambda: _mtp(job.model, network))
-            return {"use_mtp": True}
     return {}
-
-
-def _dflash(job: TaskContext, network: Any) -> Any:
-    """Load the DFlash drafter in transformers' own class, whose tensors have other names."""
-    from transformers import LlamaConfig
-    from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
-
-    head = job.drafts.named_head if job.drafts is not None else None
-    if head is None or head.info.kind != "dflash":
-        raise UserError("transformers/dflash needs a DFlash drafter. Load one with --draft-model.")
-    folder = Path(head.info.path)
-    if folder.is_dir() and read_json(folder / "config.json").get("model_type") == "muse_glimmer_assistant":
-        return _once(job, f"dflash-{folder}", lambda: _placed(MuseGlimmerAssistantModel, network, folder))
-    format = read_format(folder, check_folder(folder)) if folder.is_dir() else None
-    if not isinstance(format, DFlashFormat) or not _plain(format):
-        raise UserError(
-            f"transformers cannot draft as {head.info.name} was trained: its class has full attention alone. Leave it out."
-        )
-    layer = LlamaConfig(**{key: format.layer[key] for key in LLAMA if format.layer.get(key) is not None})
-    sizes = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings")
-    config = MuseGlimmerAssistantConfig(
-        **{key: getattr(layer, key) for key in (*sizes, "rms_norm_eps", "hidden_act", "rope_parameters")},
-        intermediate_size=format.shapes["layers.0.mlp.gate_proj.weight"][0],
-        num_hidden_layers=len(format.views),
-        layer_types=["full_attention"] * len(format.views),
-        block_size=format.block,
-        mask_token_id=format.mask,
-        target_layer_ids=[tap - 1 for tap in head.info.taps],
-    )
-    names = {rf"^(model\.)?{re.escape(ours)}$": theirs for theirs, ours in DFLASH_NAMES.items()}
-    return _once(
-        job, f"dflash-{folder}", lambda: _placed(MuseGlimmerAssistantModel, network, folder, config=config, key_mapping=names)
-    )
-
-
-def _plain(format: DFlashFormat) -> bool:
-    """Return whether a drafter is DFlash with full attention, the target's vocabulary, and no scaling."""
-    scaled = (format.embedding_scale, format.value_scale, format.logit_scale, format.softcap) != (1, 1, 1, 0)
-    full = all(view.window is None and not view.causal for view in format.views)
-    usual = format.paths is None and not format.from_anchor and not {"d2t", "lm_head.weight"} & set(format.shapes)
-    return full and not scaled and usual
-
-
-def _placed(kind: Any, network: Any, folder: Path, **options: Any) -> Any:
-    drafter, report = kind.from_pretrained(
-        folder, dtype=network.dtype, local_files_only=True, output_loading_info=True, **options
-    )
-    if report["missing_keys"] or report["mismatched_keys"]:
-        raise UserError(f"transformers cannot load {folder.name}: it knows its tensors by other names. Leave it out.")
-    return drafter.to(network.device).eval()
-
-
-def _mtp(model: Model, network: Any) -> Any:
-    from transformers.modeling_layers import MtpModel
-
-    config, kind = network.config.get_text_config(), cast(Any, MtpModel)
-    if not getattr(config, "num_mtp_layers", None):
-        raise UserError(f"transformers knows no MTP layers of {model.info.architecture}. Leave it out.")
-    try:
-        return kind.from_pretrained(network, device_map={"": network.device}).eval()
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
-        raise UserError(
-            f"transformers cannot load the MTP layers of {model.info.name}: it looks for those of the published "
-            f"{model.info.architecture} checkpoints, under their numbers. Leave it out."
-        ) from None
-
-
-@contextmanager
-def _lent(mtp: Any | None) -> Iterator[None]:
-    """Have `generate` use MTP layers that are in memory. Otherwise it reads them from the disk for every answer, which is not
-    decoding."""
-    if mtp is None:
-        yield
-        return
-    from transformers.modeling_layers import MtpModel
-
-    original = MtpModel.__dict__["from_pretrained"]
-    MtpModel.from_pretrained = staticmethod(lambda *_, **__: mtp)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        MtpModel.from_pretrained = original  # type: ignore[method-assign]
 
 
 def _transformers(job: TaskContext, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
@@ -235,7 +139,7 @@ def _transformers(job: TaskContext, name: str, ids: list[int], values: Mapping[s
     eos = list(model.info.eos_ids) or None
     hook = network.register_forward_pre_hook(count, with_kwargs=True)
     try:
-        with Timer() as timer, torch.inference_mode(), _lent(_networks[model]["mtp"] if name == "mtp" else None):
+        with Timer() as timer, torch.inference_mode():
             out = network.generate(
                 inputs,
                 attention_mask=torch.ones_like(inputs),

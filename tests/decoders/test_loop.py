@@ -107,26 +107,26 @@ def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> Non
     prompt = encode_prompt(model, PROMPT)
     conversation = Conversation(model)
     generation = Generation(conversation, prompt, method)
-    first = generation.run_pass()
+    first = generation.advance()
     assert first is not None
     assert first.prefilled == len(prompt) - 1
     assert first.nodes == len(first.tree)
     assert conversation.session.nodes_evaluated == len(prompt) - 1 + first.nodes
     assert conversation.session.length == len(prompt) - 1 + max(1, len(first.path))
-    second = generation.run_pass()
+    second = generation.advance()
     assert second is not None
     assert second.prefilled == 0
     # Of a prompt that the cache holds already only the last token is evaluated.
-    again = Generation(conversation, prompt, method).run_pass()
+    again = Generation(conversation, prompt, method).advance()
     assert again is not None
     assert again.prefilled == 0
 
 
 def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -> None:
     generation = generate(model, PROMPT, "recompute")
-    assert generation.run_pass() is None
+    assert generation.advance() is None
     assert generation.conversation.session.length == generation.prompt_tokens - 1
-    first = generation.run_pass()
+    first = generation.advance()
     assert first is not None
     assert first.prefilled == 0
 

@@ -130,9 +130,9 @@ def test_a_cancel_loses_nothing() -> None:
     model = thinker("told", "transformers")
     for passes in range(1, 12):
         generation = answer(model, HI, {}, "greedy")
-        steps = [step for _ in range(passes) if (step := generation.run_pass()) is not None]
+        steps = [step for _ in range(passes) if (step := generation.advance()) is not None]
         generation.cancel()
-        generation.run_pass()
+        generation.advance()
         thought, text = parted(steps, generation.flush())
         assert THOUGHT.startswith(thought.removesuffix("</th")) or (passes, thought) == (1, "<th")
         assert not text or thought == THOUGHT

@@ -150,17 +150,16 @@ SAMPLINGS = (
 )  # fmt: skip
 DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
 WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
-MERGED: dict[str, Any] = {"merge": "lookup,recycle", "nodes": 20}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "lookup": [{"variant": "reference"}, {"nodes": 64}], "ngram": [{"n": 5, "key": 1}, {"store": "all", "fill": "random"}],
+    "lookup": [{"variant": "reference"}, {"nodes": 64}], "ngram": [{"n": 5, "key": 1}],
     "recycle": [{"successors": 2, "nodes": 8, "shape": "fixed"}], "suffix": [{"tree": True, "factor": 4.0, "floor": 0.0}],
     "jacobi": [{"slide": False}], "lookahead": [{"window": 1, "ngram": 2}],
     "draft": [{"schedule": schedule, "tokens": 4} for schedule in SCHEDULES],
-    "tree": [{"expansion": "2,2,1"}, MERGED, {"nodes": 64}],
+    "tree": [{"expansion": "2,2,1"}, {"nodes": 64}],
     "pard": [{"width": 1, "floor": 0}, {"nodes": 40, "width": 8, "floor": 0}],
     "early-exit": [{"layers": 2}, *({"skip": skip, "threshold": 0.05} for skip in ("1a", "0m,2a", "1-2a", "2"))],
-    "eagle": [DEEP, {**DEEP, "width": 1}, MERGED], "mtp": [DEEP, {**DEEP, "width": 1}, MERGED],
-    "medusa": [WIDE, {**WIDE, "width": 1}], "dflash": [WIDE, {**WIDE, "width": 1}, MERGED],
+    "eagle": [DEEP, {**DEEP, "width": 1}], "mtp": [DEEP, {**DEEP, "width": 1}],
+    "medusa": [WIDE, {**WIDE, "width": 1}], "dflash": [WIDE, {**WIDE, "width": 1}],
 }  # fmt: skip
 """Settings beside the defaults."""
 Way = tuple[str, dict[str, Any]]
@@ -254,7 +253,7 @@ class Talk:
         generation = Generation(self.conversation, prompt, way[0], settings=way[1], **options)
         ends, switching = rng.randint(1, 60), rng.random() < 0.4
         while generation.finish_reason is None:
-            step = generation.run_pass()
+            step = generation.advance()
             assert generation.answer == wanted[: len(generation.answer)], told
             if step is not None:
                 self.accepted[step.method] += step.accepted

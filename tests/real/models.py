@@ -136,7 +136,7 @@ def switching(
     rng = Random(seed)
     generation = Generation(conversation, prompt, rng.choice(names), sampling=sampling, max_tokens=TOKENS)
     while generation.finish_reason is None:
-        generation.run_pass()
+        generation.advance()
         if rng.random() < 0.4:
             generation.switch(rng.choice(names))
     return generation.answer

@@ -243,7 +243,7 @@ COUNTED = 8
 """Prompts to each further one of them."""
 
 PEERS: Mapping[str, Sequence[str]] = {
-    "transformers": ("greedy", "lookup", "draft", "early-exit", "dflash", "mtp", "beam"),
+    "transformers": ("greedy", "lookup", "draft", "early-exit", "beam"),
     "llama-cpp": ("greedy", "lookup"),
 }
 """Other packages → the methods that they implement."""

@@ -16,7 +16,6 @@ from ...base import Context, Elsewhere
 from ...parts.drafting import Following, node_budget
 from ...parts.elsewhere import as_chain, llama_server, speculative
 from ...parts.growth import Grower, Growth
-from ...parts.merging import MERGED, merge
 from ...parts.position_tree import position_tree
 from ...parts.proposers import Proposer
 from ...tree import Tree
@@ -28,7 +27,6 @@ class DFlashParams:
     depth: int = option(16, "Most positions of a block that are drafted", low=1, high=64)
     width: int = option(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
     floor: float = option(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
-    merge: str = option("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
 
     @property
     def grow(self) -> int:
@@ -132,17 +130,13 @@ class DFlash(Grower):
         if isinstance(proposer, PathBlocks):
             proposer.positions = positions
             return super().draft(context)
-        self._merged = self._drafters_to_merge(context)
         budget = node_budget(context, params.nodes)
         if positions < 1 or budget < 2:
             return Tree.root(context.pending)
         # The token at a position is not known yet: the pending token stands in, which penalties count anyway.
         line = [context.pending] * (positions - 1)
         guesses = proposer.begin(context, params.width if context.branching else 1, line)
-        share = budget if not self._merged else 1 + budget // 2
-        tree = position_tree(context, guesses, share, self._floor(context), proposer.distribution)
-        merge(tree, self.name, self._merged, context, budget)
-        return tree
+        return position_tree(context, guesses, budget, self._floor(context), proposer.distribution)
 
     def _floor(self, context: Context) -> float:
         return self.sizes.least(context, self.params.floor)

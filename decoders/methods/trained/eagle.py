@@ -20,7 +20,6 @@ from ...parts.cascade import Copies, Experience
 from ...parts.drafting import Following, node_budget
 from ...parts.elsewhere import OLDER, as_chain, llama_server, sglang, speculative, with_note
 from ...parts.growth import Grower
-from ...parts.merging import MERGED
 from ...parts.proposers import Proposer
 from ...tree import Tree
 
@@ -46,7 +45,6 @@ class EagleParams:
     width: int = option(4, "Successors of each expanded node; 1 for a chain", low=1, high=16)
     grow: int = option(4, "Nodes expanded at each depth", low=1, high=32)
     floor: float = option(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
-    merge: str = option("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
     cascade: bool = option(True, "Prompt lookup drafts in the head's place where the text clearly repeats itself")
 
 
@@ -149,7 +147,6 @@ class Eagle(Grower):
             if sum(chances) >= COPIES:
                 self._growths = {}
                 self._tree = None
-                self._merged = []
                 return Tree.chain(context.pending, line)
         return super().draft(context)
 

@@ -308,10 +308,10 @@ def test_another_method_goes_on_from_the_best_beam(kind: str) -> None:
         conversation = Conversation(model)
         generation = Generation(conversation, prompt, "beam", settings={"beams": 4}, max_tokens=50)
         for _ in range(rng.randint(1, 20)):
-            generation.run_pass()
+            generation.advance()
         steps, before = generation.totals.steps, len(generation.answer)
         generation.switch("lookup")
-        settling = generation.run_pass()
+        settling = generation.advance()
         assert settling is not None
         assert settling.method == "beam"
         assert settling.nodes == 0
@@ -352,11 +352,11 @@ def test_a_cancelled_search_keeps_its_best_text() -> None:
     for _ in range(6):
         prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
         generation = Generation(Conversation(model), prompt, "beam", settings={"beams": 4}, max_tokens=50)
-        steps = [step for _ in range(rng.randint(2, 20)) if (step := generation.run_pass()) is not None]
+        steps = [step for _ in range(rng.randint(2, 20)) if (step := generation.advance()) is not None]
         passes, before = len(steps), len(generation.answer)
         generation.cancel()
         evaluated = generation.conversation.session.nodes_evaluated
-        last = generation.run_pass()
+        last = generation.advance()
         steps += [last] if last is not None else []
         assert generation.finish_reason == "cancelled"
         assert generation.conversation.session.nodes_evaluated == evaluated, "cancelling takes no pass"

@@ -131,8 +131,7 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
     ("lookup", {"max_ngram": 1, "min_ngram": 8}, r"min_ngram \(8\) must be at most max_ngram \(1\)"),
     ("early-exit", {"layers": 3}, "below the model's 3 layers"), ("early-exit", {"skip": "0,1,2"}, "skip"),
     ("tree", {"expansion": "1,0,2"}, "numbers from 1 to 64"), ("tree", {"expansion": "1,x"}, "expansion"),
-    ("tree", {"expansion": "4,4,4,4"}, "a tree of 341 nodes. 256 are the most"), ("tree", {"merge": "nothing"}, "merge"),
-    ("tree", {"merge": "lookup,beam"}, "tree.merge takes"),
+    ("tree", {"expansion": "4,4,4,4"}, "a tree of 341 nodes. 256 are the most"),
 ]  # fmt: skip
 
 
@@ -197,7 +196,6 @@ FLOORS: list[tuple[str, dict[str, Any], float]] = [
     *(("draft", {"schedule": schedule}, 1.5) for schedule in SCHEDULES), ("early-exit", {}, 1.4),
     ("early-exit", {"layers": 4}, 1.4), ("early-exit", {"layers": 4, "schedule": "cost"}, 1.4),
     ("early-exit", {"layers": 6, "cascade": False}, 1.4), ("tree", {}, 1.5), ("tree", {"expansion": "1,1,3,1,1,1,1,1"}, 1.5),
-    ("tree", {"merge": "lookup,recycle"}, 1.5),
 ]  # fmt: skip
 """The fewest tokens a step on a copy."""
 FROM_TEXT = ("lookup", "ngram", "recycle", "jacobi", "lookahead")

@@ -227,14 +227,8 @@ def test_the_longest_key_comes_first() -> None:
     assert lines(ngram(n=4, key=3).draft(drafting(text, branching=False))) == [[4]]
 
 
-def test_a_miss_drafts_nothing_unless_random_fill_is_on() -> None:
-    text = [1, 2, 3, 4]
-    assert len(ngram(n=3).draft(drafting(text))) == 1
-    filled = ngram(n=3, fill="random").draft(drafting(text, eos=[2]))
-    assert len(filled) == 3
-    assert set(filled.tokens) <= {1, 3, 4}
-    assert filled == ngram(n=3, fill="random").draft(drafting(text, eos=[2]))
-    assert len(ngram(n=9, fill="random").draft(drafting(text, room=0))) == 1
+def test_a_miss_drafts_nothing() -> None:
+    assert len(ngram(n=3).draft(drafting([1, 2, 3, 4]))) == 1
 
 
 def test_another_text_adds_to_what_is_known() -> None:
@@ -242,24 +236,6 @@ def test_another_text_adds_to_what_is_known() -> None:
     drafter.draft(drafting([1, 2, 3, 4]))
     assert lines(drafter.draft(drafting([7, 8, 1]))) == [[2, 3]], "the first text was forgotten"
     assert lines(drafter.draft(drafting([1, 2, 5, 1]))) == [[2, 5], [2, 3]]
-
-
-@pytest.mark.parametrize("n", [3, 5])
-def test_all_ngrams_has_what_the_target_chose_after_refused_tokens(n: int) -> None:
-    model, prompt = ToyModel(3, vocabulary=12, memory=2), [1, 2, 3]
-    conversation = Conversation(model)
-    settings = {"n": n, "store": "all", "fill": "random"}
-    generation = run(Generation(conversation, prompt, "ngram", settings=settings, max_tokens=60))
-    assert generation.answer == plain(model, prompt, 60)
-    drafter = conversation.drafter("ngram", settings)
-    assert isinstance(drafter, Ngram)
-    text = ",".join(map(str, generation.tokens)) + ","
-    beside = [ngram for ngram in drafter._text.pool if ",".join(map(str, ngram)) + "," not in text]
-    assert beside
-    assert all(ngram[-1] == model.ranked(ngram[-3:-1])[0] for ngram in beside)
-    verified = Conversation(model)
-    run(Generation(verified, prompt, "ngram", settings={"n": n, "fill": "random"}, max_tokens=60))
-    assert len(drafter._text.pool) > len(verified.drafter("ngram", {"n": n, "fill": "random"})._text.pool)  # type: ignore[attr-defined]
 
 
 def test_the_pool_is_bounded() -> None:

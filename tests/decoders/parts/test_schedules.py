@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +29,6 @@ from specchat.decoders.parts.cascade import Copies, Experience, grow_chain
 from specchat.decoders.parts.costs import PassCosts
 from specchat.decoders.parts.drafting import Trie, draw_tokens
 from specchat.decoders.parts.learned import LONGEST, Reliability, Shares
-from specchat.decoders.parts.merging import merge
 from specchat.decoders.parts.position_tree import position_tree
 from specchat.decoders.parts.proposers import DraftModelProposer, FirstLayers, Guesses, Proposer
 from specchat.decoders.parts.schedules import Rates, Schedule, best_length
@@ -317,31 +315,6 @@ def test_a_trie_has_no_equal_siblings_and_keeps_its_budget() -> None:
 
 
 LINES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), max_size=5)
-
-
-@cases(200)
-@given(st.lists(LINES, min_size=1, max_size=4), st.integers(1, 20))
-def test_merged_trees_share_what_is_equal_within_the_budget(all_lines: list[list[list[int]]], budget: int) -> None:
-    trees = []
-    for lines in all_lines:
-        trie = Trie(9, 30)
-        for line in lines:
-            trie.add(line)
-        trees.append(trie.tree)
-    paths = [{tuple(map(each.tokens.__getitem__, each.path(n))) for n in range(len(each))} for each in trees]
-    tree, own = trees[0], len(trees[0])
-    others: Any = [SimpleNamespace(name=f"{i}", draft=lambda _, i=i: trees[i]) for i in range(1, len(trees))]
-    merge(tree, "own", others, drafting([9]), budget)
-    found = [tuple(map(tree.tokens.__getitem__, tree.path(node))) for node in range(len(tree))]
-    assert len({*found}) == len(found) <= max(own, budget)
-    assert {*found} <= set().union(*paths)
-    if len(found) < budget:
-        assert {*found} == set().union(*paths)
-    if others:
-        names = ["own", *(each.name for each in others)][own == 1 :]
-        assert [*tree.drafters] == names
-        held = paths[own == 1 :]
-        assert tree.sources[1:] == [sum((path in each) << bit for bit, each in enumerate(held)) for path in found[1:]]
 
 
 def test_drawn_tokens_are_of_the_text_and_repeat_by_seed() -> None:

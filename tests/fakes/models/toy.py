@@ -91,7 +91,7 @@ def run(generation: Generation) -> Generation:
     eos = generation.conversation.model.info.eos_ids
     while generation.finish_reason is None:
         most = generation._max_depth()
-        step = generation.run_pass()
+        step = generation.advance()
         if step is None:
             continue
         tree = step.tree

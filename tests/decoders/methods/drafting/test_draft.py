@@ -65,7 +65,7 @@ def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model:
 @pytest.mark.parametrize("nodes", [1, 40])
 @pytest.mark.parametrize(("sampling", "rule"), [(Sampling(), "exact"), (Sampling(1.0, seed=2), "rejection")])
 def test_an_expansion_grows_whole(builtin_model: Model, draft_model: Model, nodes: int, sampling: Sampling, rule: str) -> None:
-    settings = {"nodes": nodes, "expansion": "1,1,3,1,1,1,1,1", "merge": "lookup"}
+    settings = {"nodes": nodes, "expansion": "1,1,3,1,1,1,1,1"}
     rule_of = Acceptance.parse(rule)
     _, steps = drafted_answer(
         builtin_model, draft_model, STORY, "tree", settings, sampling=sampling, acceptance=rule_of, max_tokens=32
@@ -114,7 +114,7 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
             failures = 0
             while generation.finish_reason is None:
                 try:
-                    generation.run_pass()
+                    generation.advance()
                 except UserError:
                     failures += 1
         assert failures == 1
@@ -154,21 +154,22 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("method", "settings"),
+    ("method", "settings", "models"),
     [
-        ("draft", {"tokens": 2, "schedule": "constant"}),
-        ("tree", {"nodes": 8, "depth": 2}),
-        ("tree", {"nodes": 9, "depth": 2, "merge": "draft,draft-2"}),
-        ("eagle", {"nodes": 8, "depth": 2}),
-        ("dflash", {"nodes": 8, "width": 3, "floor": 0}),
+        ("draft", {"tokens": 2, "schedule": "constant"}, 1),
+        ("tree", {"nodes": 8, "depth": 2}, 1),
+        ("tree", {"nodes": 9, "depth": 2}, 2),
+        ("eagle", {"nodes": 8, "depth": 2}, 0),
+        ("dflash", {"nodes": 8, "width": 3, "floor": 0}, 0),
     ],
 )
-def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
+def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(
+    method: str, settings: dict[str, Any], models: int
+) -> None:
     """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
     kind = methods()[method].head_kind()
-    target, draft = heads.unsure_target() if kind else tiny_model("llama"), [] if kind else [tiny_model("qwen3")]
-    if "merge" in settings:
-        draft.append(tiny_model("mistral"))
+    target = heads.unsure_target() if kind else tiny_model("llama")
+    draft = [tiny_model(family) for family in ("qwen3", "mistral")[:models]]
     filters = {"temperature": 1.0, "top_k": 3}
     prompt = [0, 2, 70, 71, 72 if kind else 3]
     head = {"eagle": heads.unsure_head, "dflash": heads.unsure_paths}[kind]() if kind else None
@@ -225,7 +226,6 @@ def drafts(draft_model: Model) -> tuple[Model, Model]:
         ({}, 0.0),
         ({"expansion": "3,2,1,1", "nodes": 24}, 0.8),
         pytest.param({}, 0.8, marks=only_full),
-        pytest.param({"merge": "lookup,recycle", "nodes": 24}, 0.0, marks=only_full),
     ],
 )
 def test_a_tree_of_several_models_is_accepted_and_changes_no_token(
@@ -247,12 +247,7 @@ def test_a_tree_of_several_models_is_accepted_and_changes_no_token(
                 assert sum(step.shares) == pytest.approx(1)
 
 
-def test_only_those_that_are_named_draft(builtin_model: Model, drafts: tuple[Model, Model]) -> None:
-    for name, only in (("draft", drafts[0]), ("draft-2", drafts[1])):
-        named, _ = drafted_answer(builtin_model, drafts, PROMPTS[0], "tree", {"merge": name})
-        alone, _ = drafted_answer(builtin_model, (only,), PROMPTS[0], "tree")
-        assert named.totals.runs == alone.totals.runs
-        assert not named.totals.parts, "it is all one model's own"
+def test_a_chain_has_the_first_model_alone(builtin_model: Model, drafts: tuple[Model, Model]) -> None:
     # Where a chain ends depends with the cascade on what a pass was measured to take.
     own = {"cascade": False}
     first, _ = drafted_answer(builtin_model, drafts, PROMPTS[0], "draft", own)
@@ -278,12 +273,6 @@ def test_it_names_the_model_that_does_not_fit(builtin_model: Model, draft_model:
     stranger = tiny_model("llama")
     with pytest.raises(UserError, match=rf"tokenizer differs .* to {stranger.info.name}"):
         drafted_answer(builtin_model, (draft_model, stranger), PROMPTS[0], "tree")
-    for merge, words in (
-        ("draft,draft-3", "names draft-3, and 2 draft models are loaded. Load another"),
-        ("draft-x", "takes lookup"),
-    ):
-        with pytest.raises(UserError, match=rf"tree\.merge {words}"):
-            drafted_answer(builtin_model, (draft_model, builtin_model), PROMPTS[0], "tree", {"merge": merge})
 
 
 def test_of_themselves_half_of_the_layers_draft(builtin_model: Model) -> None:

@@ -153,14 +153,13 @@ def test_an_mtp_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family
 def test_under_rejection_its_distributions_travel_along(kind: str) -> None:
     options: dict[str, Any] = {"sampling": Sampling(temperature=1.0, top_k=4, seed=5), "acceptance": Acceptance("rejection")}
     both = pair(kind)
-    for settings in (both.tree, {**both.tree, "merge": "recycle"})[: 1 + (both.method == "dflash")]:
-        _, steps = both.run(prompts(1)[0], settings=settings, max_tokens=MOST, **options)
-        drawn = [(step, parent, draws) for step in steps for parent, draws in (step.tree.probs or {}).items()]
-        assert drawn
-        for step, parent, draws in drawn:
-            assert abs(float(draws.q.sum()) - 1) < 1e-4
-            assert (draws.q > 0).sum() <= 4
-            assert all(draws.q[step.tree.tokens[node]] > 0 and step.tree.parents[node] == parent for node in draws.nodes)
+    _, steps = both.run(prompts(1)[0], settings=both.tree, max_tokens=MOST, **options)
+    drawn = [(step, parent, draws) for step in steps for parent, draws in (step.tree.probs or {}).items()]
+    assert drawn
+    for step, parent, draws in drawn:
+        assert abs(float(draws.q.sum()) - 1) < 1e-4
+        assert (draws.q > 0).sum() <= 4
+        assert all(draws.q[step.tree.tokens[node]] > 0 and step.tree.parents[node] == parent for node in draws.nodes)
 
 
 LOAD = r"\. Load one with --draft-model"
@@ -273,7 +272,7 @@ def test_each_position_is_what_transformers_says_behind_the_masks(models: tuple[
         drafter.draft(generation._context())
         scores, _ = drafter._proposer._scores[0]
         torch.testing.assert_close(scores.logits, wanted(generation.tokens, POSITIONS - 1), atol=1e-3, rtol=1e-3)
-        generation.run_pass()
+        generation.advance()
 
 
 def test_masks_leave_nothing_in_the_cache(models: tuple[Model, Model]) -> None:
@@ -356,7 +355,7 @@ def ids_of(target: Model) -> list[int]:
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "draft": ("draft", {"schedule": "constant", "tokens": 6}),
     "reencode": ("draft", {"schedule": "constant", "tokens": 6, "reencode": True}),
-    "tree": ("tree", {"merge": "draft,lookup"}),
+    "tree": ("tree", {}),
     "pard": ("pard", {"floor": 0}),
 }
 
