@@ -49,8 +49,8 @@ BROKEN = {
 def test_what_a_template_does_wrong_is_a_sentence(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_template, "MOST_SECONDS", 120.0)
     monkeypatch.setattr(chat_template, "MOST_MEMORY", 128 << 20)
-    source, said = BROKEN[case]
-    with pytest.raises(UserError, match=f"chat template is broken .*({said})"):
+    source, sentence = BROKEN[case]
+    with pytest.raises(UserError, match=f"chat template is broken .*({sentence})"):
         Template(source, {}).render(CHAT)
 
 
@@ -135,7 +135,7 @@ def test_contents_come_as_the_template_wants_them(shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "sentence"),
     [
         ("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}", "leaves out the system prompt. Remove it"),
         ("{{ messages[0].content ~ messages[-1].content }}", "leaves out an earlier message of yours. Start a new chat"),
@@ -147,8 +147,8 @@ def test_contents_come_as_the_template_wants_them(shape: str) -> None:
         ),
     ],
 )
-def test_what_a_template_leaves_out_is_said(source: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_what_a_template_leaves_out_is_said(source: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
         Template(source, {}).render([{"role": role, "content": content} for role, content in TALK])
 
 
@@ -221,11 +221,11 @@ def test_a_loop_is_ended(model: Model, method: str) -> None:
 
 def test_a_template_makes_a_chat_of_it(base: str) -> None:
     options = LoadOptions(threads=1, context=512, chat_template=str(builtin_path() / "chat_template.jinja"))
-    given, own = load_model(base, options), load_model("builtin", LoadOptions(threads=1, context=512))
-    assert given.info.has_template
-    assert encode_prompt(given, TURNS) == encode_prompt(own, TURNS)
-    given.close()
-    own.close()
+    base_model, chat_model = load_model(base, options), load_model("builtin", LoadOptions(threads=1, context=512))
+    assert base_model.info.has_template
+    assert encode_prompt(base_model, TURNS) == encode_prompt(chat_model, TURNS)
+    base_model.close()
+    chat_model.close()
 
 
 def test_a_template_goes_before_the_models_own(tmp_path: Path) -> None:
@@ -259,8 +259,8 @@ def test_a_template_that_does_not_work_is_refused_at_once(source: str, base: str
 
 def test_a_file_that_is_no_template_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes.jinja").write_bytes(b"\xff\xfe\x00")
-    for name, said in (("none.jinja", "No such file"), (".", "directory"), ("bytes.jinja", "is not text")):
-        with pytest.raises(UserError, match=said):
+    for name, sentence in (("none.jinja", "No such file"), (".", "directory"), ("bytes.jinja", "is not text")):
+        with pytest.raises(UserError, match=sentence):
             given_template(str(tmp_path / name))
     assert given_template("") == ""
 

@@ -156,9 +156,9 @@ def test_filters_are_those_of_transformers(seed: int, vocab: int, sampling: Samp
         assert torch.equal(got.isfinite(), expected.isfinite())
     dropped = ~got.isfinite()
     for value in set(values[dropped].tolist()):
-        kept = (got.isfinite() & (values == value)).nonzero().ravel().tolist()
+        survivors = (got.isfinite() & (values == value)).nonzero().ravel().tolist()
         out = (dropped & (values == value)).nonzero().ravel().tolist()
-        assert not kept or max(kept) < min(out)
+        assert not survivors or max(survivors) < min(out)
 
 
 @given(st.integers(0, 2**32), samplings, st.booleans(), st.sampled_from([0.5, 4.0]))
@@ -242,8 +242,8 @@ def test_other_processes_choose_the_same() -> None:
     for threads in (1, 2) if FULL else (2,):
         code = f"import torch; torch.set_num_threads({threads})\n{CODE}"
         outputs.append(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
-    one, *others = outputs
-    assert [one] * len(others) == others
+    one, *rest = outputs
+    assert [one] * len(rest) == rest
     # Written down so that another machine, or a later version, that chooses otherwise is noticed.
     assert one.split() == EXPECTED
 
@@ -294,15 +294,15 @@ def test_candidates_are_the_most_probable_tokens_or_a_sample_in_order_of_drawing
     shared = scores.candidates(3, sampling)
     assert [guesses[0][0] for guesses in shared] == scores.choose(sampling), "the target's own pick comes first"
     assert all(len({token for token, _ in guesses}) == 3 for guesses in shared)
-    kept = [set(p[row].topk(5).indices.tolist()) for row in range(4)]
-    assert all({token for token, _ in guesses} <= kept[row] for row, guesses in enumerate(shared))
+    likeliest = [set(p[row].topk(5).indices.tolist()) for row in range(4)]
+    assert all({token for token, _ in guesses} <= likeliest[row] for row, guesses in enumerate(shared))
     assert scores.candidates(9, sampling)[0][5:] == [], "no more than the filters keep"
     # Independent of the target's noise: over many positions the first guess is not the target's pick more often than by chance.
     many = TorchScores(torch.zeros(400, 4), tuple(range(400)), tuple(range(400)))
     flat = Sampling(temperature=1.0, seed=1)
-    own = many.choose(flat)
+    picks = many.choose(flat)
     drafts = [guesses[0][0] for guesses in many.candidates(1, flat, attempts=range(400))]
-    assert 60 < sum(a == b for a, b in zip(own, drafts, strict=True)) < 140
+    assert 60 < sum(a == b for a, b in zip(picks, drafts, strict=True)) < 140
     penalised = Sampling(repetition_penalty=50.0)
     best = int(p[0].argmax())
     assert scores.candidates(1, penalised, [[best], [], [], []])[0][0][0] != best

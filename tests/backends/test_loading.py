@@ -85,12 +85,12 @@ def test_a_model_whose_masks_are_ignored_is_found_out(monkeypatch: pytest.Monkey
 def test_a_proof_that_a_mishap_spoilt_is_tried_once_more(
     mishap: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own, calls = LlamaForCausalLM.forward, 0
+    original, calls = LlamaForCausalLM.forward, 0
 
     def forward(self: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
-        out = own(self, **options)
+        out = original(self, **options)
         if mishap == "no number" and calls == 1:  # the linear paths
             out.logits[:] = float("nan")
         if mishap == "an error" and calls == 2:  # what the layers cache
@@ -98,7 +98,7 @@ def test_a_proof_that_a_mishap_spoilt_is_tried_once_more(
         return out
 
     # The lean pass asks for the model's own `forward`, whose parameters count.
-    monkeypatch.setattr(LlamaForCausalLM, "forward", wraps(own)(forward))
+    monkeypatch.setattr(LlamaForCausalLM, "forward", wraps(original)(forward))
     capabilities = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu")).info.capabilities
     assert (capabilities.tree, capabilities.chain, capabilities.layers, capabilities.reasons) == (True, True, True, {})
     assert "once more" in caplog.text
@@ -106,35 +106,35 @@ def test_a_proof_that_a_mishap_spoilt_is_tried_once_more(
 
 
 def test_a_load_is_cancelled_at_whatever_pass() -> None:
-    told: list[int] = []
+    sizes: list[int] = []
 
     def loaded(last: int) -> None:
-        told.clear()
+        sizes.clear()
         load_model(
             str(tiny_folder("llama")),
             LoadOptions(device="cpu"),
-            progress=lambda stage, done, total: told.append(done) if stage == "check" else None,
-            cancelled=lambda: len(told) >= last,
+            progress=lambda stage, done, total: sizes.append(done) if stage == "check" else None,
+            cancelled=lambda: len(sizes) >= last,
         )
 
     loaded(1000)
-    passes = len(told) - 1  # the last word comes without a pass
+    passes = len(sizes) - 1  # the last word comes without a pass
     assert passes > 8
     for last in range(1, passes + 1):
         with pytest.raises(Cancelled):
             loaded(last)
-        assert len(told) == last
+        assert len(sizes) == last
 
 
 @pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
 @pytest.mark.parametrize("stage", ["weights", "check"])
 def test_loading_can_be_cancelled(stage: str, runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))  # nothing is proved yet
-    path, seen = tiny_of_both() if runtime == "transformers" else gguf_of(tiny_of_both()), list[str]()
+    path, stages = tiny_of_both() if runtime == "transformers" else gguf_of(tiny_of_both()), list[str]()
     options = LoadOptions(device="cpu")
     with pytest.raises(Cancelled):
-        load_model(str(path), options, progress=lambda name, *_: seen.append(name), cancelled=lambda: stage in seen)
-    assert seen[-1] == stage
+        load_model(str(path), options, progress=lambda name, *_: stages.append(name), cancelled=lambda: stage in stages)
+    assert stages[-1] == stage
 
 
 def test_dtype_context_and_threads_are_taken(folder: Path) -> None:
@@ -206,8 +206,8 @@ def test_a_file_in_bfloat16_runs_in_it_and_says_so(halved: Path) -> None:
 
 def test_without_the_same_bits_it_runs_in_float32(halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def moved(*args: Any) -> Any:
-        runner, found = promised(*args)
-        return runner, replace(found, exact=False) if runner.dtype == torch.bfloat16 else found
+        runner, promise = promised(*args)
+        return runner, replace(promise, exact=False) if runner.dtype == torch.bfloat16 else promise
 
     monkeypatch.setattr(room, "promised", moved)
     assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"
@@ -276,12 +276,12 @@ def own(folder: Path, prompt: Sequence[int], count: int) -> list[int]:
 
 
 def drafting(model: Model) -> list[str]:
-    found = []
+    names = []
     for name, method in methods().items():
-        wanted = method.label == "identical" and not (method.head_kind() or method.needs(PardModel))
-        if wanted and not unavailable(method, model.info.capabilities, draft_model=True):
-            found.append(name)
-    return found
+        offered = method.label == "identical" and not (method.head_kind() or method.needs(PardModel))
+        if offered and not unavailable(method, model.info.capabilities, draft_model=True):
+            names.append(name)
+    return names
 
 
 def answers(conversation: Conversation, prompt: Sequence[int], method: str, count: int, **options: Any) -> Generation:
@@ -300,9 +300,9 @@ def test_longrope_reads_a_text_as_the_models_own_generate_does(kind: str, length
     lengths = (5, LIMIT - 8, LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT)
     for length in lengths if FULL or kind == "phi3" else lengths[1:5:2]:
         prompt = prompt_of(length)
-        wanted = own(folder, prompt, 24)
+        expected = own(folder, prompt, 24)
         for name in names if FULL or (length, kind) == (LIMIT - 8, "phi3") else ("greedy", "lookup", "tree"):
-            assert answered(model, prompt, name, draft=model, max_tokens=24)[0].answer == wanted, (name, length)
+            assert answered(model, prompt, name, draft=model, max_tokens=24)[0].answer == expected, (name, length)
 
 
 @pytest.mark.parametrize(("kind", "length"), [("phi3", LIMIT - 8), ("llama", LIMIT - 8), ("llama", LIMIT + 8)])
@@ -316,15 +316,15 @@ def test_what_is_asked_about_an_answer_is_read_as_the_answer_was(kind: str, leng
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=position + 1, do_sample=False, output_logits=True,
         return_dict_in_generate=True,
     )  # fmt: skip
-    wanted = logits.logits[position][0]
+    expected = logits.logits[position][0]
     token = answer.answer[position]
-    assert token == wanted.argmax()
+    assert token == expected.argmax()
     gap = logit_gap(MeasureGap(1, "a", position, 9), model, answer).gap
-    assert gap == pytest.approx(float(wanted[token] - wanted[9]), abs=1e-3)
+    assert gap == pytest.approx(float(expected[token] - expected[9]), abs=1e-3)
     answers(conversation, prompt_of(3 * LIMIT), "greedy", 1)  # of another length
-    asked = ScoreStep(1, position, token)
-    (found,) = step_probs(asked, conversation, (answer.tokens, answer.prompt_tokens))
-    assert found == pytest.approx(float(wanted.softmax(-1)[token]), abs=1e-3)
+    request = ScoreStep(1, position, token)
+    (probabilities,) = step_probs(request, conversation, (answer.tokens, answer.prompt_tokens))
+    assert probabilities == pytest.approx(float(expected.softmax(-1)[token]), abs=1e-3)
     conversation.close()
 
 
@@ -338,8 +338,8 @@ def test_a_window_under_another_name_is_found_out(lengths_room: Path) -> None:
     assert "24 tokens (window_size in its configuration)" in able.reasons["tree"]
     assert able.reasons["tree"] in model.info.notes
     for name in drafting(model):
-        found, _ = answered(model, prompt_of(18), name, draft=model, max_tokens=24)
-        assert found.answer == own(folder, prompt_of(18), 24), name
+        generation, _ = answered(model, prompt_of(18), name, draft=model, max_tokens=24)
+        assert generation.answer == own(folder, prompt_of(18), 24), name
 
 
 @pytest.fixture

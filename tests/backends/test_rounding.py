@@ -51,9 +51,9 @@ def loaded(kind: str, **options: Any) -> Model:
 @pytest.fixture(scope="module", params=KINDS)
 def model(request: pytest.FixtureRequest) -> Iterator[Model]:
     torch.set_num_threads(1)
-    found = loaded(request.param)
-    yield found
-    found.close()
+    whole = loaded(request.param)
+    yield whole
+    whole.close()
 
 
 def needs_bits(model: Model) -> None:
@@ -82,8 +82,8 @@ def test_bits_do_not_depend_on_the_pass(model: Model, length: int) -> None:
     for size in (2, 5, 14):
         session.rewind(length)
         for start in range(0, STEPS - size + 1, size):
-            found = logits(session.evaluate(steps[start : start + size], range(ROOT, size - 1)))
-            assert found == alone[start : start + size], f"chains of {size}"
+            bits = logits(session.evaluate(steps[start : start + size], range(ROOT, size - 1)))
+            assert bits == alone[start : start + size], f"chains of {size}"
             session.commit(range(size))
     # The prompt's end goes through the model together with the draft.
     for before in {min(length, 7), min(length, 150)}:
@@ -96,9 +96,9 @@ def test_bits_do_not_depend_on_the_pass(model: Model, length: int) -> None:
     session.rewind(0)
     session.prefill(TEXT[:length])
     tokens, parents = [steps[0], steps[1], 5, steps[2], 9, steps[3], 9], [ROOT, 0, 0, 1, 1, 3, 2]
-    found = logits(session.evaluate(tokens, parents))
+    bits = logits(session.evaluate(tokens, parents))
     assert session.exact((0, 1, 3, 5)) == 4
-    assert [found[i] for i in (0, 1, 3, 5)] == alone[:4]
+    assert [bits[i] for i in (0, 1, 3, 5)] == alone[:4]
     assert session.exact((0, 2, 6)) == 1
     session.commit((0, 1, 3, 5))
     assert logits(session.evaluate((steps[4],), (ROOT,))) == alone[4:5]
@@ -180,8 +180,8 @@ def test_no_pick_changes_within_the_bound_but_at_a_near_tie(filters: dict[str, A
     picks = choose(rows, sampling, many, histories)
     ties = near_ties(rows, picks, sampling, many, bound, histories)
     ends = torch.tensor(list(product((-0.4999, 0.4999), repeat=6))) * bound
-    seen = [history for history in histories for _ in ends] if histories else None
-    moved = choose((rows[:, None] + ends).flatten(0, 1), sampling, [row for row in many for _ in ends], seen)
+    texts = [history for history in histories for _ in ends] if histories else None
+    moved = choose((rows[:, None] + ends).flatten(0, 1), sampling, [row for row in many for _ in ends], texts)
     change = [any(other != pick for other in moved[64 * row : 64 * row + 64]) for row, pick in enumerate(picks)]
     assert not [row for row in many if change[row] and not ties[row]]
     assert sum(ties) - sum(change) <= (4 if {"top_p", "repetition_penalty"} & filters.keys() else 0)
@@ -240,13 +240,13 @@ def test_no_pass_is_larger_than_the_sizes_with_equal_bits(method: str, monkeypat
         return evaluate(session, tokens, *args, **named)
 
     monkeypatch.setattr(type(conversation.session), "evaluate", counted)
-    wanted = [step.tokens for step in Generation(conversation, prompt, "greedy", max_tokens=30)]
+    expected = [step.tokens for step in Generation(conversation, prompt, "greedy", max_tokens=30)]
     plain, passes[:] = list(passes), []
     for between in (other, prompt):
         list(Generation(conversation, between, "greedy", max_tokens=2))
         passes.clear()
         answer = Generation(conversation, prompt, method, max_tokens=30)
-        assert [token for step in answer for token in step.tokens] == [token for tokens in wanted for token in tokens]
+        assert [token for step in answer for token in step.tokens] == [token for tokens in expected for token in tokens]
         read = [size for size in passes if size > 2]
         assert between is other or not read
         assert read == [size for size in plain if size > 2][-len(read) :] * bool(read)
@@ -341,9 +341,9 @@ def test_what_was_kept_is_measured_again_where_the_file_is_damaged(tmp_path: Pat
     monkeypatch.delenv(GIVEN)
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
     kept_curve(("a",), lambda: ((1, 1.0),))
-    (kept,) = (tmp_path / "passes").iterdir()
+    (file,) = (tmp_path / "passes").iterdir()
     for content in ("", "[]", '{"measured": 1}', '{"measured": 9e99, "seconds": [[1, -1]]}'):
-        kept.write_text(content)
+        file.write_text(content)
         assert kept_curve(("a",), lambda: ((1, 2.0),))[0] == ((1, 2.0),)
 
 
@@ -375,13 +375,13 @@ PLAIN_STEPS = 12
 def test_products_that_sum_otherwise_among_few_rows_are_told(fewest: int) -> None:
     rows, weight = cancelling(64, 512, torch.bfloat16)
 
-    def product(some: Tensor) -> Tensor:
-        order = slice(None) if len(some) >= fewest else torch.arange(511, -1, -1)
-        return torch.stack([(row[order] * weight[:, order]).cumsum(-1)[:, -1] for row in some])
+    def product(inputs: Tensor) -> Tensor:
+        order = slice(None) if len(inputs) >= fewest else torch.arange(511, -1, -1)
+        return torch.stack([(row[order] * weight[:, order]).cumsum(-1)[:, -1] for row in inputs])
 
     assert not torch.equal(product(rows)[0], product(rows[:1])[0]) or fewest == 1, "nothing but rounding is left of the sums"
-    told = settled_rows(product, rows)
-    assert told == fewest if fewest <= MOST else MOST < told <= fewest
+    settled = settled_rows(product, rows)
+    assert settled == fewest if fewest <= MOST else MOST < settled <= fewest
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -404,8 +404,8 @@ def opened(folder: Path) -> TransformersModel:
 def offered(model: TransformersModel) -> list[str]:
     """The methods that need nothing beside the model and write its plain text."""
     able = model.info.capabilities
-    found = (method for method in methods().values() if not unavailable(method, able, draft_model=False, pard=False))
-    return [method.name for method in found if method.label == "identical"]
+    usable = (method for method in methods().values() if not unavailable(method, able, draft_model=False, pard=False))
+    return [method.name for method in usable if method.label == "identical"]
 
 
 def plain_bits(folder: Path, threads: int, model: TransformersModel | None = None) -> list[str]:
@@ -414,13 +414,13 @@ def plain_bits(folder: Path, threads: int, model: TransformersModel | None = Non
         torch.set_num_threads(threads)
     session = (model or opened(folder)).open_session()
     session.prefill(range(20, 45))
-    token, found = 45, []
+    token, rows = 45, []
     for _ in range(PLAIN_STEPS):
         scores = session.evaluate((token,), (ROOT,), (0,))
-        found.append(hashlib.sha256(scores.logits.float().numpy().tobytes()).hexdigest())  # type: ignore[attr-defined]
+        rows.append(hashlib.sha256(scores.logits.float().numpy().tobytes()).hexdigest())  # type: ignore[attr-defined]
         token = scores.choose(Sampling(temperature=0.8, seed=7))[0]
         session.commit((0,))
-    return found
+    return rows
 
 
 def test_a_plain_answer_has_the_bits_of_a_new_process_whatever_was_answered_before(tmp_path: Path) -> None:

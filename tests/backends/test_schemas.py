@@ -102,30 +102,30 @@ BROKEN: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_a_schema_is_compiled_and_begun(builtin_model: Model, name: str) -> None:
-    asked = json_schema(TAKEN[name])
-    asked.check()
-    matcher = Matcher(builtin_model.grammar_tokenizer(), asked)
+    constraint = json_schema(TAKEN[name])
+    constraint.check()
+    matcher = Matcher(builtin_model.grammar_tokenizer(), constraint)
     assert matcher.mask(()).any()
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_enforced_is_named(name: str) -> None:
-    schema, said = REFUSED[name]
-    with pytest.raises(UserError, match=said):
+    schema, sentence = REFUSED[name]
+    with pytest.raises(UserError, match=sentence):
         json_schema(schema).check()
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_schema_gets_one_sentence(name: str) -> None:
-    text, said = BROKEN[name]
-    with pytest.raises(UserError, match=said) as found:
+    text, sentence = BROKEN[name]
+    with pytest.raises(UserError, match=sentence) as found:
         json_schema(text).check()
     assert "\n" not in str(found.value)
     assert str(found.value).startswith("The schema ")
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("constraint", "sentence"),
     [
         (regex("(a"), "The regex cannot be used: unclosed group."),
         (regex("(?=a)b"), "look-around"),
@@ -133,10 +133,10 @@ def test_a_broken_schema_gets_one_sentence(name: str) -> None:
         (grammar("root ::= ("), "The grammar cannot be read"),
     ],
 )
-def test_a_broken_pattern_gets_one_sentence(asked: Any, said: str) -> None:
+def test_a_broken_pattern_gets_one_sentence(constraint: Any, sentence: str) -> None:
     with pytest.raises(UserError) as found:
-        asked.check()
-    assert said in str(found.value)
+        constraint.check()
+    assert sentence in str(found.value)
     assert "\n" not in str(found.value)
 
 
@@ -148,23 +148,27 @@ def test_a_grammar_of_nothing_ends_before_it_begins(builtin_model: Model, text: 
 
 def test_an_exploding_grammar_ends_with_a_sentence_or_goes_on(builtin_model: Model) -> None:
     """Grammars that grow beyond the limits are given up."""
-    for asked in (regex("(.*a.{200}b){30}"), regex("((a{1,500}){1,500}){1,500}"), grammar('start: start start | "a" | "b"')):
-        matcher = Matcher(builtin_model.grammar_tokenizer(), asked)
+    for constraint in (
+        regex("(.*a.{200}b){30}"),
+        regex("((a{1,500}){1,500}){1,500}"),
+        grammar('start: start start | "a" | "b"'),
+    ):
+        matcher = Matcher(builtin_model.grammar_tokenizer(), constraint)
         (token,) = builtin_model.encode("a")[-1:]
-        said = "The "
+        sentence = "The "
         try:
             for length in range(0, 200, 20):
                 matcher.mask([token] * length)
         except UserError as error:
-            said = str(error)
-        assert said.startswith("The ")
+            sentence = str(error)
+        assert sentence.startswith("The ")
 
 
 def test_plain_data_makes_a_constraint() -> None:
     assert parse_constraint(None) is None
-    made = parse_constraint({"kind": "json_schema", "text": json.dumps({"title": "Person"})})
-    assert made is not None
-    assert made.name == "Person"
+    constraint = parse_constraint({"kind": "json_schema", "text": json.dumps({"title": "Person"})})
+    assert constraint is not None
+    assert constraint.name == "Person"
     with pytest.raises(UserError, match="json_schema, json_object, regex, grammar"):
         parse_constraint({"kind": "xml"})
 
@@ -225,11 +229,11 @@ def test_llama_server_thinks_freely_before_a_schema_and_not_at_all_before_a_gram
 def test_what_comes_back_is_looked_at() -> None:
     """White space and the order of keys are the server's own affair; what the schema says is not."""
     schema = {**SCHEMA, "properties": {"b": {"type": "string"}, **SCHEMA["properties"]}, "required": ["b", "a"]}
-    asked = json_schema(schema)
-    assert asked.matches('{ "a":3,\n "b": "ü" }')
-    assert not asked.matches('{"a": 3}')
-    assert not asked.matches('{"a": "3", "b": "x"}')
-    assert not asked.matches('{"a": 3, "b": "x"')
+    constraint = json_schema(schema)
+    assert constraint.matches('{ "a":3,\n "b": "ü" }')
+    assert not constraint.matches('{"a": 3}')
+    assert not constraint.matches('{"a": "3", "b": "x"}')
+    assert not constraint.matches('{"a": 3, "b": "x"')
     owner = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "id": {"type": "integer"}},

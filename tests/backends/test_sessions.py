@@ -63,8 +63,8 @@ def tiny(kind: str, taps: Sequence[int] = (), *, early: bool = True) -> Mirror:
     return Mirror(session, partial(linear, kind), early=kind if early else "", states=states, same=loose if taps else close)
 
 
-def equal(found: Tensor, wanted: Tensor) -> None:
-    assert torch.equal(found, wanted)
+def equal(logits: Tensor, expected: Tensor) -> None:
+    assert torch.equal(logits, expected)
 
 
 @cache
@@ -172,10 +172,10 @@ def test_a_pass_that_fails_leaves_the_session_as_it_was(name: str, error: Except
     """It is made to fail below the session, once part of it is done."""
     mirror, decode = (KINDS | LLAMA)[name](), Context.decode
 
-    def fail(*given: Any, **_: Any) -> int:
+    def fail(*call: Any, **_: Any) -> int:
         if name != "llama.cpp":
             raise error
-        decode(*given)
+        decode(*call)
         return -3
 
     mirror.prefill(list(range(5, 25)))
@@ -327,9 +327,9 @@ def silenced(kind: str, run: Run) -> Any:
         for block, names in last.items():
             if index in run or Block(index, block) in run:  # type: ignore[arg-type]
                 continue
-            found = [weight for name, weight in layer.named_parameters() if any(ending in name for ending in names)]
-            assert found
-            for weight in found:
+            weights = [weight for name, weight in layer.named_parameters() if any(ending in name for ending in names)]
+            assert weights
+            for weight in weights:
                 weight.data.zero_()
     return model
 
@@ -342,10 +342,10 @@ SOME_RUNS = [(kind, run) for i, kind in enumerate(TREES) for j, run in enumerate
 def test_a_block_that_is_left_out_adds_nothing(kind: str, run: Run) -> None:
     session: Any = tiny_model(kind).open_session()
     ids = list(range(20, 20 + WINDOW + 8))
-    wanted = logits_of(silenced(kind, run), ids)
-    assert not torch.allclose(wanted, linear(kind, ids), atol=1e-2)
-    close(session.evaluate(ids[:5], range(-1, 4), layers=run).logits, wanted[:5])
-    close(session.evaluate(ids[5:], range(4, len(ids) - 1), layers=list(run)).logits, wanted[5:])
+    expected = logits_of(silenced(kind, run), ids)
+    assert not torch.allclose(expected, linear(kind, ids), atol=1e-2)
+    close(session.evaluate(ids[:5], range(-1, 4), layers=run).logits, expected[:5])
+    close(session.evaluate(ids[5:], range(4, len(ids) - 1), layers=list(run)).logits, expected[5:])
     close(session.evaluate((), ()).logits, linear(kind, ids))
 
 
@@ -358,11 +358,11 @@ def test_a_draft_without_blocks_sees_what_the_whole_model_made_of_the_text_befor
     cache = DynamicCache(config=reference(kind).config)
     with torch.inference_mode():
         reference(kind)(input_ids=torch.tensor([before]), past_key_values=cache, use_cache=True)
-        wanted = silenced(kind, run)(input_ids=torch.tensor([ids]), past_key_values=cache, use_cache=True).logits[0]
+        expected = silenced(kind, run)(input_ids=torch.tensor([ids]), past_key_values=cache, use_cache=True).logits[0]
     session: Any = tiny_model(kind).open_session()
     session.prefill(before)
     # The drafts of two branches: neither sees the other's, and both see the committed text.
-    close(session.evaluate([*ids, *ids], (ROOT, 0, 1, ROOT, 3, 4), layers=run).logits, torch.cat((wanted, wanted)))
+    close(session.evaluate([*ids, *ids], (ROOT, 0, 1, ROOT, 3, 4), layers=run).logits, torch.cat((expected, expected)))
     session.drop((0,))
     close(session.evaluate((5,), (5,)).logits[-1:], linear(kind, [*before, *ids, 5])[-1:])
     session.commit((3, 4, 5, 6))

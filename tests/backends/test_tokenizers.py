@@ -62,10 +62,10 @@ def _pieces() -> dict[str, Any]:
 
 def _letters() -> dict[str, Any]:
     """The built-in model's vocabulary, of bytes, with the tags in place of its last tokens."""
-    own = tokens(gguf_of(tiny_folder()))[:FIRST]
-    special = [3 if name.startswith(b"<|") else 1 for name in own]
+    vocabulary = tokens(gguf_of(tiny_folder()))[:FIRST]
+    special = [3 if name.startswith(b"<|") else 1 for name in vocabulary]
     return {
-        "tokenizer.ggml.tokens": [*own, *(name.encode() for name in NAMES)],
+        "tokenizer.ggml.tokens": [*vocabulary, *(name.encode() for name in NAMES)],
         "tokenizer.ggml.token_type": [*special, *TYPES],
     }
 
@@ -192,8 +192,8 @@ def test_what_may_follow_is_what_the_mask_allows(codec: Codec) -> None:
     """A forced text may be cut in one way only, though the grammar takes its bytes in any."""
     codec.ends = codec.ends or (END,)
     rng = Random(7)
-    for asked in (grammar('start: "Hi a b <table>"'), regex("(<td>|Hi|H)[a-z ]{1,3}(</td>| b)"), regex("1.5|1.6")):
-        matcher = Matcher(codec.grammar_tokenizer(), asked)
+    for constraint in (grammar('start: "Hi a b <table>"'), regex("(<td>|Hi|H)[a-z ]{1,3}(</td>| b)"), regex("1.5|1.6")):
+        matcher = Matcher(codec.grammar_tokenizer(), constraint)
         line: list[int] = []
         while not {*line} & {*matcher.ends}:
             bits = np.unpackbits(matcher.mask(line).view(np.uint8), bitorder="little")[:VOCAB]
@@ -212,13 +212,13 @@ def test_what_may_follow_is_what_the_mask_allows(codec: Codec) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_marks_that_a_file_types_as_text_are_told_of(kind: str, tmp_path: Path) -> None:
     """llama.cpp knows the ends of some families by name, and nothing else."""
-    for name, told in (("", ""), ("<start_of_turn>", "types <start_of_turn> as ordinary text")):
+    for name, note in (("", ""), ("<start_of_turn>", "types <start_of_turn> as ordinary text")):
         types: Any = KINDS[kind]()["tokenizer.ggml.token_type"]
         if name:
             types[IDS[name]] = 1
         codec, weights = opened(tmp_path, kind, TEMPLATE, **{"tokenizer.ggml.token_type": types})
-        assert told in "".join(codec.notes)
-        assert bool(told) == bool(codec.notes)
+        assert note in "".join(codec.notes)
+        assert bool(note) == bool(codec.notes)
         codec.close()
         weights.free()
 
@@ -229,8 +229,8 @@ def test_chat_is_what_transformers_makes_of_it() -> None:
         {"role": "assistant", "content": "hi < there |"},
         {"role": "user", "content": "and?"},
     ]
-    wanted = raw(tiny.tiny_folder("llama")).apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    assert tiny.tiny_model("llama").encode_chat(messages) == wanted
+    expected = raw(tiny.tiny_folder("llama")).apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert tiny.tiny_model("llama").encode_chat(messages) == expected
 
 
 @pytest.mark.parametrize("start", ["", "<s>", "{{ bos_token }} "])
@@ -240,9 +240,9 @@ def test_chat_begins_as_in_transformers(start: str, tmp_path: Path) -> None:
     tokenizer.chat_template = start + "{% for m in messages %}{{ m.content }}</s>{% endfor %}"
     tokenizer.save_pretrained(tmp_path)
     messages = [{"role": "user", "content": "hi a"}]
-    wanted = tokenizer.apply_chat_template(messages, return_dict=False)
-    assert wanted.count(1) == bool(start)
-    assert TextCodec(tmp_path, 300).encode_chat(messages) == wanted
+    expected = tokenizer.apply_chat_template(messages, return_dict=False)
+    assert expected.count(1) == bool(start)
+    assert TextCodec(tmp_path, 300).encode_chat(messages) == expected
 
 
 def test_protected_parts_get_no_space_of_sentencepiece(tmp_path: Path) -> None:
@@ -398,9 +398,9 @@ TEMPLATES = (
 def test_templates_render_as_in_transformers(source: str) -> None:
     tokenizer: Any = twin()._tokenizer
     messages = [{"role": "system", "content": ' Be "brief" <é> '}, {"role": "user", "content": "日本\n&'{{ x }}"}]
-    wanted = tokenizer.apply_chat_template(messages, chat_template=source, tokenize=False, add_generation_prompt=True)
+    expected = tokenizer.apply_chat_template(messages, chat_template=source, tokenize=False, add_generation_prompt=True)
     names = {"bos_token": "<|bos|>", "eos_token": "<|end|>", "pad_token": "<|pad|>"}
-    assert Template(source, names).render(messages) == wanted
+    assert Template(source, names).render(messages) == expected
 
 
 @needs_llama
@@ -417,10 +417,10 @@ def test_a_template_that_wants_parts_gets_them(tmp_path: Path) -> None:
     (folder / "chat_template.jinja").write_text(source)
     ours = TextCodec(folder, VOCAB)
     parts = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in talk]
-    wanted = ours._tokenizer.apply_chat_template(parts, return_dict=False)
+    expected = ours._tokenizer.apply_chat_template(parts, return_dict=False)
     weights = Weights(file, Runtime(), lambda _: True)
     for encode in (ours.encode_chat, LlamaCodec(weights).encode_chat):
-        assert encode([{"role": role, "content": text} for role, text in talk]) == wanted
+        assert encode([{"role": role, "content": text} for role, text in talk]) == expected
     weights.free()
 
 

@@ -81,33 +81,33 @@ def test_it_copies_a_sentence(sentence: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_transcript_shows_every_judged_answer() -> None:
     published = (handwritten.PROMPTS.parent / "HAND_PROMPTS.md").read_text(encoding="utf-8")
     prompts = handwritten.prompts()
-    good = sum(asked["good"] for asked in prompts)
+    good = sum(prompt["good"] for prompt in prompts)
     assert f"**{good} of 40 are good**" in published
     assert f"{good} of 40" in (Path(builtin.__file__).parent / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert published.count("\n## ") == 40
     assert "not judged" not in published
-    for asked in prompts:
-        for line in asked["answer"].split("\n"):
+    for prompt in prompts:
+        for line in prompt["answer"].split("\n"):
             assert f"> {line}".rstrip() in published
     prompts = handwritten.prompts()
-    assert len({asked["prompt"] for asked in prompts}) == 40
-    assert all(asked["expect"] and asked["answer"] and asked["good"] in (True, False) for asked in prompts)
+    assert len({prompt["prompt"] for prompt in prompts}) == 40
+    assert all(prompt["expect"] and prompt["answer"] and prompt["good"] in (True, False) for prompt in prompts)
 
 
 def test_the_first_answers_are_what_the_weights_say() -> None:
-    for _, (asked, answer) in zip(range(3), handwritten.answered(builtin.path()), strict=False):
-        assert answer == asked["answer"]
+    for _, (prompt, answer) in zip(range(3), handwritten.answered(builtin.path()), strict=False):
+        assert answer == prompt["answer"]
 
 
 COUNT = 150 if FULL else 60
 
 
 def drawn(name: str) -> list[tuple[str, str]]:
-    found = []
+    tasks = []
     for i in range(COUNT):
         user, assistant, *_ = draw_task(name, Draw(f"answers/{name}/{i}", held_out=i % 2 == 0))
-        found.append((user["content"], assistant["content"]))
-    return found
+        tasks.append((user["content"], assistant["content"]))
+    return tasks
 
 
 def entries(text: str) -> list[str]:
@@ -122,12 +122,14 @@ def test_what_is_copied_stands_in_the_request(name: str) -> None:
 
 def test_sorted_lists_are_sorted_and_sums_are_right() -> None:
     down = 0
-    for asked, answer in drawn("sort"):
-        found = entries(answer)
-        keys = [int(item) for item in found] if all(item.isdigit() for item in found) else [item.lower() for item in found]
+    for prompt, answer in drawn("sort"):
+        numbers = entries(answer)
+        keys = (
+            [int(item) for item in numbers] if all(item.isdigit() for item in numbers) else [item.lower() for item in numbers]
+        )
         assert keys in (sorted(keys), sorted(keys, reverse=True))
         down += keys != sorted(keys)
-        assert all(item in asked for item in found)
+        assert all(item in prompt for item in numbers)
     assert COUNT / 15 < down < COUNT / 2
     for _, answer in drawn("arithmetic"):
         left, right = answer.split(" = ")
@@ -154,8 +156,8 @@ def test_q8_0_chooses_what_float32_chooses() -> None:
     """98% of the tokens of the evaluation's answers (`python -m specchat.builtin.recipe.agreement` takes all of them)."""
     shipped = builtin.path().parent / "target-Q8_0.gguf"
     folder = builtin.path()
-    asked = jobs(load(folder), 500 if FULL else 20)
-    same, count = agreement(load_model(str(folder), EXACT), load_model(str(shipped), EXACT), asked)
+    prompts = jobs(load(folder), 500 if FULL else 20)
+    same, count = agreement(load_model(str(folder), EXACT), load_model(str(shipped), EXACT), prompts)
     assert count > 300
     assert same / count >= 0.98
 
@@ -256,8 +258,8 @@ def test_what_is_asked_in_evaluation_is_not_asked_in_training(name: str) -> None
     def plain(d: Draw) -> str:
         return draw_task(name, d)[0]["content"].lower().strip(" .?!")
 
-    trained, asked = Draw("a"), Draw("b", held_out=True)
-    assert not {plain(trained) for _ in range(4000)} & {plain(asked) for _ in range(500)}
+    trained, held_out = Draw("a"), Draw("b", held_out=True)
+    assert not {plain(trained) for _ in range(4000)} & {plain(held_out) for _ in range(500)}
 
 
 def test_facts_hold_their_keys_and_the_bench_is_drawn() -> None:

@@ -79,9 +79,9 @@ def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("text") / "chats.jsonl"
     lines = []
     for i in range(20):
-        said = "red green blue " * (2 + i % 3)
-        answers = [{"role": "user", "content": "Again:"}, {"role": "assistant", "content": said}]
-        lines.append(json.dumps({"messages": [{"role": "user", "content": f"Say {said}"}, answers[1], *answers]}))
+        words = "red green blue " * (2 + i % 3)
+        answers = [{"role": "user", "content": "Again:"}, {"role": "assistant", "content": words}]
+        lines.append(json.dumps({"messages": [{"role": "user", "content": f"Say {words}"}, answers[1], *answers]}))
     file.write_text("\n".join(lines))
     return file
 
@@ -122,8 +122,8 @@ def test_the_exported_head_computes_what_was_trained(tmp_path: Path, target: Tar
         for step, (scores, rows) in enumerate(drafts):
             if anchor >= rows.shape[1] or not rows[chat, anchor]:
                 break
-            found = scores[rows.flatten().cumsum(0).view_as(rows)[chat, anchor] - 1]
-            torch.testing.assert_close(row[row.isfinite()], found, atol=1e-4, rtol=1e-4)
+            drafted = scores[rows.flatten().cumsum(0).view_as(rows)[chat, anchor] - 1]
+            torch.testing.assert_close(row[row.isfinite()], drafted, atol=1e-4, rtol=1e-4)
             row = session.grow([text[pair + 2 + step]], [step - 1]).logits[-1]
             compared += 1
     assert compared >= 10
@@ -151,8 +151,8 @@ def test_a_head_is_written_as_published(
     if vocabulary:
         ids = torch.arange(vocabulary) + tensors["d2t"]
         assert torch.equal(tensors["t2d"].nonzero()[:, 0], ids)
-        said = {token for chat in text.read([conversations]) for token in text.encode(target, chat, 512)[0][0][-5:]}
-        assert said <= set(ids.tolist())
+        answers = {token for chat in text.read([conversations]) for token in text.encode(target, chat, 512)[0][0][-5:]}
+        assert answers <= set(ids.tolist())
     described = json.loads((tmp_path / "heads" / "mine" / "config.json").read_text())
     assert (described["draft_vocab_size"], described["torch_dtype"]) == (vocabulary or VOCABULARY, "bfloat16")
     if layout == "safeailab":
@@ -217,9 +217,9 @@ def test_the_command_trains_resumes_and_writes(
     assert "tiny-eagle/head" in capsys.readouterr().out
     before = load_file("tiny-eagle/head/model.safetensors")
     _main(monkeypatch, *common, "--resume", "--tokens", 0, "--out", "again")
-    again = load_file("again/model.safetensors")
-    assert before.keys() == again.keys()
-    assert all(torch.equal(before[name], again[name]) for name in before)
+    resumed = load_file("again/model.safetensors")
+    assert before.keys() == resumed.keys()
+    assert all(torch.equal(before[name], resumed[name]) for name in before)
     _main(
         monkeypatch, *common, "--resume", "--tokens", 2000, "--layout", "speculators", "--out", "more", "--gguf", "Q8_0", "F16"
     )
@@ -354,14 +354,14 @@ def test_the_loss_is_that_of_every_chain_of_masks_by_itself() -> None:
     tokens = torch.randint(10, tokens_of.VOCABULARY, (3, 33), generator=torch.Generator().manual_seed(1))
     labels = tokens.roll(-1, 1)
     labels[:, -1] = labels[:, :5] = labels[1, 12:20] = IGNORED
-    mean, own = PardLoss(model, 4, 0.7)(tokens, labels)
+    mean, unmasked = PardLoss(model, 4, 0.7)(tokens, labels)
     batch = masked(tokens, labels, 4, 0.7, torch.Generator().manual_seed(int(tokens.sum())))
     model.set_attn_implementation("eager")
     losses: list[tuple[int, float]] = []
     for chat, row in (batch.labels != IGNORED).nonzero().tolist():
         # A chain sees the text up to a token, and that many masks.
-        seen = batch.visible[chat, row]
-        text, masks = int(seen[:33].sum()), int(seen[33:].sum())
+        visible = batch.visible[chat, row]
+        text, masks = int(visible[:33].sum()), int(visible[33:].sum())
         assert batch.places[chat, row] == text - 1 + masks
         assert batch.labels[chat, row] == tokens[chat, text + masks]
         ids = torch.tensor([[*tokens[chat, :text].tolist(), *[MASK] * masks]])
@@ -371,7 +371,7 @@ def test_the_loss_is_that_of_every_chain_of_masks_by_itself() -> None:
     assert mean.item() == pytest.approx(sum(loss for _, loss in losses) / len(losses), abs=1e-4)
     alone = [loss for masks, loss in losses if not masks]
     assert len(alone) == int((labels != IGNORED).sum())
-    assert own.item() == pytest.approx(sum(alone) / len(alone), abs=1e-4)
+    assert unmasked.item() == pytest.approx(sum(alone) / len(alone), abs=1e-4)
 
 
 RECORDED = Path(__file__).parent
@@ -419,12 +419,12 @@ def conversation(runtime: str) -> Conversation:
 @cache
 def prompts() -> list[list[int]]:
     target, _, _ = loaded("transformers")
-    found: dict[str, list[list[int]]] = defaultdict(list)
+    chats: dict[str, list[list[int]]] = defaultdict(list)
     for name, messages in examples(40 * EACH):
         family = TASKS[name].family
-        if family in FAMILIES and len(found[family]) < EACH:
-            found[family].append(target.encode_chat([{"role": m["role"], "content": m["content"]} for m in messages[:-1]]))
-    return [prompt for family in FAMILIES for prompt in found[family]]
+        if family in FAMILIES and len(chats[family]) < EACH:
+            chats[family].append(target.encode_chat([{"role": m["role"], "content": m["content"]} for m in messages[:-1]]))
+    return [prompt for family in FAMILIES for prompt in chats[family]]
 
 
 @cache
@@ -436,10 +436,10 @@ def plain(runtime: str, number: int, sampling: Sampling) -> list[int]:
     return generation.answer
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_targets_own_tokens_in_few_passes(runtime: str, way: str) -> None:
-    method, settings, fewest = WAYS[way]
+def test_the_targets_own_tokens_in_few_passes(runtime: str, name: str) -> None:
+    method, settings, fewest = WAYS[name]
     talk = conversation(runtime)
     tokens = passes = 0
     for number, prompt in enumerate(prompts()):
@@ -516,8 +516,8 @@ def test_a_chain_is_what_llama_server_drafts(monkeypatch: pytest.MonkeyPatch) ->
         at = 0
         guessed.clear()
         # By the place in the answer: after a draft that differs, passes may begin elsewhere for a while.
-        begun = accumulate((each["accepted"] + 1 for each in theirs["passes"]), initial=0)
-        passes = dict(zip(begun, theirs["passes"], strict=False))
+        starts = accumulate((round_["accepted"] + 1 for round_ in theirs["passes"]), initial=0)
+        passes = dict(zip(starts, theirs["passes"], strict=False))
         for step in generation:
             drafted, tokens = list(step.tree.tokens[1:]), rest[at : at + len(step.tokens)]
             if (other := parting(list(step.tokens), tokens)) is not None:

@@ -352,10 +352,10 @@ ODD_FILES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", ODD_FILES)
 def test_what_cannot_be_read_is_a_sentence(case: str, tmp_path: Path) -> None:
-    values, said = ODD_FILES[case]
+    values, sentence = ODD_FILES[case]
     tensors = {name: values.pop(name) for name in [*values] if isinstance(values[name], np.ndarray)}
     file = changed(builtin_gguf(), tmp_path / "model.gguf", values, tensors)
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=sentence) as caught:
         read_header(file)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
@@ -377,9 +377,9 @@ def test_pipes_and_devices_are_sentences(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
     (tmp_path / "loop.gguf").symlink_to("loop.gguf")
     (tmp_path / "zero.gguf").symlink_to("/dev/zero")
-    for name, said in (("pipe", "not a regular file"), ("loop", "There is no file"), ("zero", "not a regular file")):
+    for name, sentence in (("pipe", "not a regular file"), ("loop", "There is no file"), ("zero", "not a regular file")):
         file = tmp_path / f"{name}.gguf"
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=sentence):
             read_header(file)
         assert read_card(file).problem
 
@@ -436,14 +436,14 @@ def _load(pipe: Connection, path: str, log: str) -> None:
     os.dup2(out, 1)
     os.dup2(out, 2)
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-    said = ""
+    sentence = ""
     try:
         load_model(path, LoadOptions(device="cpu", threads=1, context=64))
     except UserError as error:
-        said = str(error)
+        sentence = str(error)
     except BaseException as error:
-        said = f"no sentence: {type(error).__name__}: {error}"
-    pipe.send((said, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+        sentence = f"no sentence: {type(error).__name__}: {error}"
+    pipe.send((sentence, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
 
 def check_load(path: Path, log: Path) -> None:
@@ -456,7 +456,7 @@ def check_load(path: Path, log: Path) -> None:
     process.start()
     theirs.close()
     try:
-        said, most = ours.recv()
+        sentence, most = ours.recv()
     except EOFError:
         process.join()
         words = log.read_text(errors="replace")
@@ -464,10 +464,10 @@ def check_load(path: Path, log: Path) -> None:
         assert LAST_WORDS.search(words), words[-1000:]
         return
     process.join()
-    assert not said.startswith("no sentence"), said
-    assert "\n" not in said
-    assert not said or said.endswith("."), said
-    assert most < MOST_BYTES, said
+    assert not sentence.startswith("no sentence"), sentence
+    assert "\n" not in sentence
+    assert not sentence or sentence.endswith("."), sentence
+    assert most < MOST_BYTES, sentence
 
 
 @needs_llama
@@ -508,8 +508,8 @@ def test_a_changed_template(seed: int) -> None:
     template = Template(mutated(source, len(source), rng).decode("utf-8", "replace"), NAMES)
     try:
         template.render([{"role": "user", "content": "hi"}])
-        said = "."
+        sentence = "."
     except UserError as error:
-        said = str(error)
-    assert "\n" not in said
-    assert said.endswith(".")
+        sentence = str(error)
+    assert "\n" not in sentence
+    assert sentence.endswith(".")

@@ -53,18 +53,18 @@ def failing(ask: Callable[[], Any]) -> str:
 
 def told(request: str = "fetch", revision: str | None = None, spec: str = "me/tiny") -> list[dict[str, Any]]:
     """Answer a request in this process, and return what was sent."""
-    said: list[dict[str, Any]] = []
-    hub_process.answer({request: spec, "revision": revision}, said.append)
-    return said
+    errors: list[dict[str, Any]] = []
+    hub_process.answer({request: spec, "revision": revision}, errors.append)
+    return errors
 
 
 def sends(body: bytes, ending: str = "") -> Callable[[Handler, str], bool]:
     """Answer so wherever the path ends so."""
 
     def fault(handler: Handler, path: str) -> bool:
-        if asked := path.endswith(ending):
+        if matching := path.endswith(ending):
             handler.answer(200, body)
-        return asked
+        return matching
 
     return fault
 
@@ -201,8 +201,8 @@ def test_without_room_nothing_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("request_", ["list", "fetch"])
 def test_refusals_are_sentences(hub: Hub, request_: str, status: int, code: str, sentence: str) -> None:
     hub.refuse = (status, code)
-    (said,) = told(request_)
-    assert re.search(sentence, said["error"])
+    (refusal,) = told(request_)
+    assert re.search(sentence, refusal["error"])
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ def test_a_hub_that_cannot_be_reached(hub: Hub, monkeypatch: pytest.MonkeyPatch,
         monkeypatch.setattr(socket, "getaddrinfo", unknown)
     address = address.replace("{hub}", hub.address.removeprefix("http"))
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
-    (said,) = told()
-    assert re.search(sentence, said["error"])
+    (refusal,) = told()
+    assert re.search(sentence, refusal["error"])
 
 
 @pytest.mark.parametrize(
@@ -281,27 +281,32 @@ def test_a_repository_tells_its_quantizations_with_their_sizes(hub: Hub) -> None
         "BF16/tiny-BF16-00002-of-00002.gguf": bytes(800),
     }  # fmt: skip
     hub.info["me/tiny"] = {"gguf": {"total": 1234, "architecture": "qwen3", "context_length": 40960}, "gated": "manual"}
-    found = look_up("me/tiny:Q8_0")
-    assert [(offer.spec, offer.quantization, offer.size) for offer in found.offers] == [
+    repository = look_up("me/tiny:Q8_0")
+    assert [(offer.spec, offer.quantization, offer.size) for offer in repository.offers] == [
         ("me/tiny:IQ2_XXS", "IQ2_XXS", 300),
         ("me/tiny:Q4_K_M", "Q4_K_M", 500),
         ("me/tiny:Q8_0", "Q8_0", 900),
         ("me/tiny:UD-Q8_0", "Q8_0", 950),
         ("me/tiny:BF16", "BF16", 1800),
     ]
-    assert (found.architecture, found.parameters, found.context, found.gated) == ("qwen3", 1234, 40960, True)
+    assert (repository.architecture, repository.parameters, repository.context, repository.gated) == (
+        "qwen3",
+        1234,
+        40960,
+        True,
+    )
 
 
 def test_a_repository_tells_its_safetensors(hub: Hub) -> None:
     config = b'{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8, "hidden_size": 32}'
     hub.repositories["me/tiny"]["config.json"] = config
     hub.info["me/tiny"] = {"safetensors": {"parameters": {"BF16": 256_000}, "total": 256_000}}
-    found = look_up("me/tiny")
-    (offer,) = found.offers
+    repository = look_up("me/tiny")
+    (offer,) = repository.offers
     assert (offer.spec, offer.kind, offer.quantization) == ("me/tiny", "safetensors", "BF16")
     assert offer.files == ("config.json", "model.safetensors", "tokenizer.json")
     assert (offer.weights, offer.cached, offer.here) == (512_000, 0, False)
-    assert (found.cache_numbers, found.parameters, found.architecture) == (2 * 2 * 4 * 8, 256_000, "llama")
+    assert (repository.cache_numbers, repository.parameters, repository.architecture) == (2 * 2 * 4 * 8, 256_000, "llama")
 
 
 GGUFS = [

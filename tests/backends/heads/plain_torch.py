@@ -54,12 +54,12 @@ class PlainTorch:
         cos, sin = (torch.cat((f(angles), f(angles)), -1)[:, None] for f in (torch.cos, torch.sin))
         return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Attend from rows [n, heads, width] to the keys that they see [n, keys]; key heads may be fewer [n, heads ×
         width]."""
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
         scores = torch.einsum("ihd,jhd->hij", q, k) / q.shape[-1] ** 0.5
-        weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
         return torch.einsum("hij,jhd->ihd", weights, v).reshape(len(q), -1)
 
     def mlp(self, x: Tensor, at: str) -> Tensor:
@@ -239,13 +239,13 @@ class PathReference(BlockReference):
         if not self.second:
             return super().around(i, part, x, run)
         at = f"layers.{i}.{part}_conv"
-        own = self.linear(x, f"{at}.kernel_projection").view(len(x), 2, KERNEL, -1)
-        kernels = self.w[f"{at}.base_kernel"] + own.repeat_interleave(GROUP, -1)  # [rows, 2, taps, width]
+        kernel = self.linear(x, f"{at}.kernel_projection").view(len(x), 2, KERNEL, -1)
+        kernels = self.w[f"{at}.base_kernel"] + kernel.repeat_interleave(GROUP, -1)  # [rows, 2, taps, width]
 
         def convolve(y: Tensor, which: int) -> Tensor:
             padded = torch.cat((torch.zeros(KERNEL - 1, y.shape[1]), y))
-            seen = [kernels[:, which, j] * padded[KERNEL - 1 - j :][: len(y)] for j in range(KERNEL)]
-            return torch.stack(seen).sum(0)
+            shifted = [kernels[:, which, j] * padded[KERNEL - 1 - j :][: len(y)] for j in range(KERNEL)]
+            return torch.stack(shifted).sum(0)
 
         return convolve(run(convolve(x, 0)), 1)
 
@@ -259,9 +259,9 @@ class PathReference(BlockReference):
         d, logits = len(path) - 1, self.scores(hidden)[len(path) - 1]
         if self.second:
             at, full = "candidate_selector.", torch.full((VOCAB,), -torch.inf)
-            own, ids = logits.topk(self.given["selector_top_k"])
+            best, ids = logits.topk(self.given["selector_top_k"])
             before, after = (self.w[f"{at}{name}_codebook"] for name in ("predecessor", "successor"))
-            full[ids] = own + after[ids] @ (before[path[-1]] * self.linear(hidden[d], f"{at}hidden_projection"))
+            full[ids] = best + after[ids] @ (before[path[-1]] * self.linear(hidden[d], f"{at}hidden_projection"))
             return full
         at, rank = "markov_head.", self.given["markov_rank"]
         state = torch.zeros(rank)
@@ -294,13 +294,13 @@ class PathReference(BlockReference):
         first: tuple[int, ...] = ()
         while len(first) < min(depth, len(hidden)) and first[-1:] != (EOS,):
             first = (*first, int(self.follows(hidden, [pending, *first]).argmax()))
-        found = {first[: i + 1] for i in range(len(first))}
+        paths = {first[: i + 1] for i in range(len(first))}
         open_((), 0.0)
-        while waiting and len(found) < nodes:
+        while waiting and len(paths) < nodes:
             log, path = heappop(waiting)
-            found.add(path)
+            paths.add(path)
             open_(path, -log)
-        return found
+        return paths
 
 
 class MtpReference:
@@ -341,8 +341,8 @@ class MtpReference:
     @torch.no_grad()
     def states(self, text: Sequence[int]) -> Tensor:
         """The model's, after the final norm [n, width]."""
-        found: Tensor = self.module.model(torch.tensor([list(text)])).last_hidden_state[0]
-        return found
+        last: Tensor = self.module.model(torch.tensor([list(text)])).last_hidden_state[0]
+        return last
 
     def run(self, tokens: list[int], states: Tensor, layer: int = 0) -> Tensor:
         """Run a layer over pairs; the LM head reads the same states as the next step [n, width]."""

@@ -148,8 +148,8 @@ def eagle(folder: Path, **options: Any) -> Made:
 
 
 def dflash(folder: Path, **options: Any) -> Made:
-    made: type[BlockReference] = PathReference if "paths" in options else BlockReference
-    return load(write_dflash(folder, **options)), made(folder)
+    reference: type[BlockReference] = PathReference if "paths" in options else BlockReference
+    return load(write_dflash(folder, **options)), reference(folder)
 
 
 def mtp(_: Path, family: Family, layers: int) -> Made:
@@ -200,9 +200,9 @@ def in_gguf(folder: Path, write: Callable[..., Path], **options: Any) -> Made:
 def glm(_: Path) -> Made:
     ours, theirs = load_gguf_mtp(gguf_heads.glm_llama()), load_mtp(mtp_target("glm4-moe"))
     assert ours is not None
-    made = TorchReference(theirs, WIDTH)
-    made.vocabulary = VOCAB
-    return ours, made
+    reference = TorchReference(theirs, WIDTH)
+    reference.vocabulary = VOCAB
+    return ours, reference
 
 
 LLAMA_PATHS: dict[str, Callable[[Path], Made]] = {
@@ -232,17 +232,17 @@ APART = 1e-3
 unlike heads are 1.4 apart; random weights make more of rounding than trained ones (2.3e-4 on an AMD EPYC)."""
 
 
-def apart(found: Tensor, wanted: Tensor) -> None:
+def apart(logits: Tensor, expected: Tensor) -> None:
     """Compare logits of llama.cpp."""
-    drafted = wanted.isfinite()
-    assert torch.equal(found.isfinite(), drafted)
-    a, b = found[drafted], wanted[drafted]
+    drafted = expected.isfinite()
+    assert torch.equal(logits.isfinite(), drafted)
+    a, b = logits[drafted], expected[drafted]
     assert float((a - b).square().mean().sqrt() / b.std()) < APART
 
 
-def near(found: Tensor, wanted: Tensor) -> None:
-    spread = wanted[wanted.isfinite()].std()
-    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3 + 1e-4 * float(spread))
+def near(logits: Tensor, expected: Tensor) -> None:
+    spread = expected[expected.isfinite()].std()
+    torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-3 + 1e-4 * float(spread))
 
 
 @pytest.mark.parametrize("layout", [*PATHS, *(pytest.param(name, marks=needs_llama) for name in LLAMA_PATHS)])
@@ -258,11 +258,11 @@ def test_scores_along_a_text_and_of_every_node_of_a_tree(layout: str, tmp_path: 
     depth = 5 if pairs else head.positions - 1  # type: ignore[attr-defined]
     for length in (2, 3, 5, 9, 16, 7, 17, 40) if FULL else (2, 16, 7, 30):
         session.rewind(min(session.length, length - 1 - pairs))
-        known = session.length
+        kept_rows = session.length
         if pairs:
-            row = session.extend(text[known + 1 : length], states[known : length - 1]).logits[-1]
+            row = session.extend(text[kept_rows + 1 : length], states[kept_rows : length - 1]).logits[-1]
         else:
-            session.extend(states[known : length - 1])
+            session.extend(states[kept_rows : length - 1])
             row = session.begin(text[length - 1], head.positions).logits[0]  # type: ignore[attr-defined]
         same(row, plain.after(text[:length], states[: length - 1], []))
         paths: list[list[int]] = [] if pairs else [[]]
@@ -287,18 +287,18 @@ def test_scores_along_a_text_and_of_every_node_of_a_tree(layout: str, tmp_path: 
 @pytest.mark.parametrize("layout", [*BLOCKS, *(pytest.param(name, marks=needs_llama) for name in LLAMA_BLOCKS)])
 @torch.no_grad()
 def test_guesses_of_a_block(layout: str, tmp_path: Path) -> None:
-    (made, plain), rng = (BLOCKS | LLAMA_BLOCKS)[layout](tmp_path / "head"), Random(layout)
-    head: Any = made
+    (drafter, plain), rng = (BLOCKS | LLAMA_BLOCKS)[layout](tmp_path / "head"), Random(layout)
+    head: Any = drafter
     assert head.positions == plain.block - plain.first
     same, text = apart if layout in LLAMA_BLOCKS else near, [rng.randrange(VOCAB) for _ in range(30)]
     states, session = plain.states(text), head.open(64)
     for length in (1, 2, 6, 8, 13, 29, 5):
         session.rewind(min(session.length, length))
         session.extend(states[session.length : length])
-        found = session.guess(text[length], head.positions)
-        assert found.positions == tuple(range(length + 1, length + 1 + head.positions))
-        same(found.logits, plain.logits(states[:length], text[length]))
-        same(session.guess(text[length], 2).logits, found.logits[:2])
+        guesses = session.guess(text[length], head.positions)
+        assert guesses.positions == tuple(range(length + 1, length + 1 + head.positions))
+        same(guesses.logits, plain.logits(states[:length], text[length]))
+        same(session.guess(text[length], 2).logits, guesses.logits[:2])
 
 
 @pytest.mark.parametrize("layout", MEDUSA)
@@ -309,8 +309,8 @@ def test_guesses_of_medusa_heads(layout: str, tmp_path: Path) -> None:
     weights = {name.removeprefix("medusa_heads."): t for name, t in load_weights(tmp_path / "medusa", "medusa_lm_head").items()}
     assert head.info.parameters == sum(t.numel() for name, t in weights.items() if name != "token_map")
     state = torch.randn(1, WIDTH, generator=torch.Generator().manual_seed(1))
-    found = head.guess(state, 7, head.positions)
-    assert found.positions == tuple(range(7, 7 + head.positions))
+    guesses = head.guess(state, 7, head.positions)
+    assert guesses.positions == tuple(range(7, 7 + head.positions))
     for i in range(head.positions):
         x = state
         for j in range(options["blocks"]):
@@ -323,8 +323,8 @@ def test_guesses_of_medusa_heads(layout: str, tmp_path: Path) -> None:
         if "token_map" in weights:
             logits = logits[:, weights["token_map"]] if options.get("whole") else logits
             logits = torch.full((1, VOCAB), -torch.inf).index_copy_(1, weights["token_map"], logits)
-        near(found.logits[i : i + 1], logits)
-    near(head.guess(state, 7, 1).logits, found.logits[:1])
+        near(guesses.logits[i : i + 1], logits)
+    near(head.guess(state, 7, 1).logits, guesses.logits[:1])
     head.close()
     with pytest.raises(UserError, match="no longer loaded"):
         head.guess(state, 7, 1)
@@ -333,8 +333,8 @@ def test_guesses_of_medusa_heads(layout: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", ["recurrent", "DFlash 2 by z-lab"])
 @torch.no_grad()
 def test_a_draft_is_the_most_probable_chain_or_tree(layout: str, tmp_path: Path) -> None:
-    (made, plain), prompt = BLOCKS[layout](tmp_path / "head"), [0, 2, *(5 + 7 * i % 200 for i in range(12))]
-    head: Any = made
+    (drafter, plain), prompt = BLOCKS[layout](tmp_path / "head"), [0, 2, *(5 + 7 * i % 200 for i in range(12))]
+    head: Any = drafter
     for settings in ({"width": 1}, {"width": 3, "nodes": 20}, {"width": 5, "nodes": 9, "depth": 3}):
         talk = Conversation(target(), head=head, context=64)
         generation = Generation(talk, prompt, "dflash", settings={"floor": 0, **settings}, max_tokens=12)
@@ -393,9 +393,9 @@ def test_dflash_drafts_what_transformers_own_class_drafts(windows: list[str], tm
 
     folder = write_dflash(tmp_path / "head", "transformers", layer_types=windows, sliding_window=6, seed=3)
     theirs: Any = MuseGlimmerAssistantModel.from_pretrained(folder, dtype=torch.float32)
-    asked = {"assistant_model": theirs.eval(), "speculation_type": "dflash", "eos_token_id": None}
+    options = {"assistant_model": theirs.eval(), "speculation_type": "dflash", "eos_token_id": None}
     with watched("DFlashTokenCandidateGenerator") as drafts:
-        generated(network(target_folder()), PROMPT, 24, **asked)
+        generated(network(target_folder()), PROMPT, 24, **options)
     assert len(drafts) > 5
     session, plain = load(folder).open(64), BlockReference(folder)
     for text, drafted in drafts:
@@ -413,12 +413,12 @@ def test_mtp_layers_draft_what_transformers_own_generator_drafts(
 
     from transformers.modeling_layers import MtpModel
 
-    made, plain = mtp(mtp_folder(family), family, layers)
-    head: Any = made
+    drafter, plain = mtp(mtp_folder(family), family, layers)
+    head: Any = drafter
     # The published checkpoints have their MTP layers at other numbers.
     numbers = "|".join(str(MTP_LAYERS + number) for number in range(layers))
-    here = staticmethod(lambda _: re.compile(rf"^model\.layers\.({numbers})\."))
-    monkeypatch.setattr(MtpModel, "get_mtp_weights_regex", here)
+    own_layers = staticmethod(lambda _: re.compile(rf"^model\.layers\.({numbers})\."))
+    monkeypatch.setattr(MtpModel, "get_mtp_weights_regex", own_layers)
     with watched("MTPCandidateGenerator") as drafts:
         generated(plain.module, PROMPT, 24, use_mtp=True, eos_token_id=None)
     assert len(drafts) > 10

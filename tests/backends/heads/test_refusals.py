@@ -200,9 +200,9 @@ def test_a_head_is_told_by_its_tensors_and_a_model_is_none(tmp_path: Path) -> No
     titles: dict[Style, str] = {"eagle1": "EAGLE-1", "eagle3": "EAGLE-3", "speculators": "EAGLE-3", "deepspec": "EAGLE-3"}
     for style, title in titles.items():
         folder = write_head(tmp_path / "a-model-of-no-kind" / style, style, taps=(1, 2, 3) if style == "deepspec" else None)
-        found = read_format(folder, check_folder(folder))
-        assert found is not None
-        assert found.title == title
+        layout = read_format(folder, check_folder(folder))
+        assert layout is not None
+        assert layout.title == title
     # What the configuration alone might tell is not asked.
     two = write_head(tmp_path / "two", "eagle3", taps=(1, 3), architectures=["LlamaForCausalLM"])
     assert load(two).info.title == "EAGLE-3"
@@ -223,8 +223,8 @@ def test_a_pickle_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> 
     command = str(caught.value).partition("once: python ")[2]
     subprocess.run(f"{sys.executable} {command}", shell=True, check=True, cwd=tmp_path)
     assert not (tmp_path / "PASTED").exists()
-    found = load_weights(folder)
-    assert found.keys() == weights.keys()
+    tensors = load_weights(folder)
+    assert tensors.keys() == weights.keys()
     assert load(folder).info.title == "EAGLE-3"
 
 
@@ -278,9 +278,9 @@ def test_an_absent_norm_before_residual_is_measured_in_the_speculators_layout(tm
     config = json.loads((folder / "config.json").read_text())
     del config["norm_before_residual"]
     (folder / "config.json").write_text(json.dumps(config))
-    found = read_format(folder, check_folder(folder))
-    assert isinstance(found, EagleFormat)
-    assert [reading.norm_before_residual for reading in found.readings] == [True, False]
+    layout = read_format(folder, check_folder(folder))
+    assert isinstance(layout, EagleFormat)
+    assert [reading.norm_before_residual for reading in layout.readings] == [True, False]
     weights = load_weights(folder)
     save_file(weights, folder / "model.safetensors")
     assert load(folder).info.title == "EAGLE-3"
@@ -325,20 +325,20 @@ def test_what_it_guesses_is_what_transformers_class_guesses(ordered: bool, tmp_p
     for length in (1, 4, WINDOW, WINDOW + 1, WINDOW + 2, 30):
         text_session.prefill(text[text_session.length : length])
         shared, states = theirs.read(text[:length])
-        found = session.extend(text[session.length + 1 : length + 1], text_session.states(session.length, length))
-        wanted, after = theirs.step(text[length], states[-1], shared, length)
+        scores = session.extend(text[session.length + 1 : length + 1], text_session.states(session.length, length))
+        expected, after = theirs.step(text[length], states[-1], shared, length)
         reached, nodes = {ROOT: after}, [(7, ROOT), (9, ROOT), (11, 0), (13, 2), (15, 1)]
-        kept = found.logits[0].isfinite()
-        assert int(kept.sum()) == (5 * GEMMA_VOCAB // 64 if ordered else GEMMA_VOCAB)
-        torch.testing.assert_close(found.logits[0][kept], wanted[kept], rtol=1e-4, atol=1e-4)
+        scored = scores.logits[0].isfinite()
+        assert int(scored.sum()) == (5 * GEMMA_VOCAB // 64 if ordered else GEMMA_VOCAB)
+        torch.testing.assert_close(scores.logits[0][scored], expected[scored], rtol=1e-4, atol=1e-4)
         rows = [session.grow(*zip(*nodes[a:b], strict=True)).logits for a, b in ((0, 2), (2, 3), (3, 5))]
         for node, ((token, parent), row) in enumerate(zip(nodes, torch.cat(rows), strict=True)):
-            wanted, reached[node] = theirs.step(token, reached[parent], shared, length)
-            kept = row.isfinite()
-            torch.testing.assert_close(row[kept], wanted[kept], rtol=1e-4, atol=1e-4)
+            expected, reached[node] = theirs.step(token, reached[parent], shared, length)
+            scored = row.isfinite()
+            torch.testing.assert_close(row[scored], expected[scored], rtol=1e-4, atol=1e-4)
         session.drop(1)
-        again = session.grow([9], [ROOT]).logits[0]
-        torch.testing.assert_close(again, rows[0][1])
+        first = session.grow([9], [ROOT]).logits[0]
+        torch.testing.assert_close(first, rows[0][1])
     text_session.close()
 
 
@@ -349,10 +349,10 @@ def test_of_two_readings_that_is_kept_which_agrees_more_with_the_target(
     folder, tokens = write_assistant(tmp_path / "assistant"), gemma().encode(TEXT)[:LONGEST]
     (network, _), session = load_assistant(folder).loaded().args, gemma().open_session(len(tokens), (9,))
     session.prefill(tokens)
-    own = AssistantSession(network, Reading((9,), earlier=earlier), len(tokens))
-    own.follow(session)
+    trusted = AssistantSession(network, Reading((9,), earlier=earlier), len(tokens))
+    trusted.follow(session)
     pairs = [(tokens[i + 1 : i + 2], session.states(i, i + 1)) for i in range(len(tokens) - 1)]
-    guesses = [own.extend(*pair).choose(Sampling())[0] for pair in pairs]
+    guesses = [trusted.extend(*pair).choose(Sampling())[0] for pair in pairs]
     session.close()
     evaluate = TransformersSession.evaluate
 
@@ -391,19 +391,19 @@ def test_dsparks_chain_is_that_of_torch(options: dict[str, Any], tmp_path: Path)
     assert (ours.info.title, ours.positions) == ("DSpark", theirs.positions)
     states = torch.randn(90, len(ours.info.taps) * TARGET_WIDTH, generator=torch.Generator().manual_seed(2))
     sessions = [head.open(128) for head in (ours, theirs)]
-    for begun, end in ((0, 40), (40, 43), (43, 90)):
+    for start, end in ((0, 40), (40, 43), (43, 90)):
         for session in sessions:
-            session.extend(states[begun:end])
+            session.extend(states[start:end])
         rows = sessions[0].guess(9, ours.positions).logits
-        found, far = sessions[1].begin(9, ours.positions), []
+        scores, far = sessions[1].begin(9, ours.positions), []
         for node in range(ours.positions):
-            wanted = found.logits[0]
-            drafted = wanted.isfinite()
+            expected = scores.logits[0]
+            drafted = expected.isfinite()
             assert torch.equal(rows[node].isfinite(), drafted)
-            far.append(float((rows[node] - wanted)[drafted].square().mean().sqrt() / wanted[drafted].std()))
-            assert int(rows[node].argmax()) == int(wanted.argmax())
+            far.append(float((rows[node] - expected)[drafted].square().mean().sqrt() / expected[drafted].std()))
+            assert int(rows[node].argmax()) == int(expected.argmax())
             if node + 1 < ours.positions:
-                found = sessions[1].grow([int(wanted.argmax())], [node])
+                scores = sessions[1].grow([int(expected.argmax())], [node])
         assert max(far) < APART["F32"] / 5
 
 
@@ -588,7 +588,7 @@ def test_its_scores_are_those_of_torch(ordered: bool, tmp_path: Path) -> None:
     theirs = PathHead(theirs.info, partial(AssistantSession, network, Reading((9,))))
     network.window = WINDOW - 2  # rows beside its own; llama.cpp's window is two rows shorter than transformers'
     text, ends = [rng.randrange(8, GEMMA_VOCAB) for _ in range(31)], (1, 4, WINDOW - 1, WINDOW, WINDOW + 2, 30)
-    found: list[list[torch.Tensor]] = []
+    both_rows: list[list[torch.Tensor]] = []
     pairs: tuple[tuple[Any, Any], ...] = ((gemma_llama(), ours), (gemma(), theirs))
     for model, head in pairs:
         target, rows = model.open_session(64, (9,)), []
@@ -598,8 +598,8 @@ def test_its_scores_are_those_of_torch(ordered: bool, tmp_path: Path) -> None:
             target.prefill(text[target.length : end])
             rows.append(session.extend(text[session.length + 1 : end + 1], target.states(session.length, end)).logits)
             rows += [session.grow(*nodes).logits for nodes in (([7, 9], [ROOT, ROOT]), ([11, 13, 15], [0, 0, 1]), ([17], [4]))]
-        found.append(rows)
-    for a, b in zip(*found, strict=True):
+        both_rows.append(rows)
+    for a, b in zip(*both_rows, strict=True):
         drafted = b.isfinite()
         far = (a - b).where(drafted, 0.0).square().mean(-1).sqrt() / b[drafted].std()
         assert far.max() < 0.02  # the states are apart a little, too: llama.cpp looks GELU up in half precision
@@ -614,8 +614,8 @@ def test_in_the_middle_of_a_text_the_texts_cache_stays_what_it_was() -> None:
     session.prefill(prompt)
     head.open(128).follow(session)
     fresh.prefill(prompt)
-    found, wanted = (each.evaluate([9, 10], [ROOT, 0]).logits.clone() for each in (session, fresh))
-    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    logits, expected = (one.evaluate([9, 10], [ROOT, 0]).logits.clone() for one in (session, fresh))
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
     assert list(session.tokens) == prompt
 
 

@@ -104,11 +104,11 @@ def test_a_changed_model_keeps_its_own_pass(change: Any) -> None:
 
 def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(module: Any) -> LeanModel | None:
-        found = lean(module)
-        assert found is not None
-        for layer in found.layers:
+        model = lean(module)
+        assert model is not None
+        for layer in model.layers:
             layer._scaling *= 3
-        return found
+        return model
 
     monkeypatch.setattr("specchat.backends.hf.proving.prove.lean", wrong)
     model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
@@ -121,16 +121,16 @@ def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("width", [64, 896])
 def test_a_norm_in_half_types_is_the_models_own_whatever_stands_out(dtype: torch.dtype, width: int) -> None:
     torch.manual_seed(0)
-    own = LlamaRMSNorm(width, eps=1e-6).to(dtype)
-    own.weight.data.normal_(1, 0.3)
-    ours, hidden = norm(own), torch.randn(64, width, dtype=dtype)
+    theirs = LlamaRMSNorm(width, eps=1e-6).to(dtype)
+    theirs.weight.data.normal_(1, 0.3)
+    ours, hidden = norm(theirs), torch.randn(64, width, dtype=dtype)
     hidden[:, 3] = 3000  # as one channel of many models does
     hidden[0] = 0
     with torch.inference_mode():
-        found, wanted = ours(hidden), own(hidden)
-        torch.testing.assert_close(found, wanted, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).tiny)
-        assert (found == wanted).double().mean() > 0.98
-        assert torch.equal(torch.cat([ours(hidden[i : i + 1]) for i in range(64)]), found)
+        normed, expected = ours(hidden), theirs(hidden)
+        torch.testing.assert_close(normed, expected, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).tiny)
+        assert (normed == expected).double().mean() > 0.98
+        assert torch.equal(torch.cat([ours(hidden[i : i + 1]) for i in range(64)]), normed)
 
 
 def weight(*shape: int) -> Tensor:
@@ -153,17 +153,17 @@ def test_what_half_floats_cannot_hold_stays_as_it_is(monkeypatch: pytest.MonkeyP
         packed.append(matrix)
         return matrix
 
-    known = halves._known()  # asked before torch's own is replaced
+    has_kernel = halves._known()  # asked before torch's own is replaced
     monkeypatch.setattr(torch, "fbgemm_pack_gemm_matrix_fp16", pack)
     fine, large = weight(4, 4), weight(4, 4)
     large[0, 0] = 70000.0
     for matrix in (fine + 1e-5, large, fine.double(), fine.bfloat16(), weight(1100, 1000)):
         with torch.inference_mode():
-            found = slim(matrix)(torch.eye(matrix.shape[1], dtype=matrix.dtype))
-        assert torch.equal(found, matrix.t())
+            product = slim(matrix)(torch.eye(matrix.shape[1], dtype=matrix.dtype))
+        assert torch.equal(product, matrix.t())
     assert not packed
     slim(fine)
-    assert len(packed) == known
+    assert len(packed) == has_kernel
 
 
 def test_a_row_has_the_same_bits_among_any_number_of_others() -> None:
@@ -171,9 +171,9 @@ def test_a_row_has_the_same_bits_among_any_number_of_others() -> None:
         pytest.skip("this CPU has no kernel for half floats")
     product, inputs = slim(weight(96, 672)), torch.randn(64, 672)
     with torch.inference_mode():
-        wanted = product(inputs)
+        whole = product(inputs)
         for first, count in ((0, 1), (5, 2), (20, 3), (1, 7), (30, 33)):
-            assert torch.equal(product(inputs[first : first + count]), wanted[first : first + count])
+            assert torch.equal(product(inputs[first : first + count]), whole[first : first + count])
 
 
 def test_the_built_in_model_is_read_as_half_floats_and_computed_in_float32() -> None:
@@ -208,12 +208,12 @@ def test_a_node_among_many_has_the_bits_that_it_has_alone(
     layer = nn.Identity()
     mask = chain(start, n, dtype)
     for _ in range(2):  # the second layer of a pass gets the same mask
-        found = tree_attention(layer, query, key, value, mask)[0]
+        together = tree_attention(layer, query, key, value, mask)[0]
         for node in range(0, n, 13):
-            own = chain(start + node, 1, dtype)
-            seen = own.shape[3]
-            alone = tree_attention(layer, query[:, :, node : node + 1], key[:, :, :seen], value[:, :, :seen], own)[0]
-            assert torch.equal(alone[0, 0], found[0, node])
+            node_mask = chain(start + node, 1, dtype)
+            keys = node_mask.shape[3]
+            alone = tree_attention(layer, query[:, :, node : node + 1], key[:, :, :keys], value[:, :, :keys], node_mask)[0]
+            assert torch.equal(alone[0, 0], together[0, node])
 
 
 needs_onednn = pytest.mark.skipif(not onednn(), reason="this torch has no oneDNN")
@@ -238,11 +238,11 @@ def test_a_model_of_packed_weights_has_its_own_logits_and_numbers(kind: str) -> 
     assert model.info.parameters == sum(part.numel() for part in whole.parameters())
     tokens = list(range(40, 60))
     with torch.inference_mode():
-        wanted = whole(torch.tensor([tokens]), use_cache=False).logits[0]
+        expected = whole(torch.tensor([tokens]), use_cache=False).logits[0]
         # The module's own pass, which trained drafters and models that fail the proof need.
-        torch.testing.assert_close(model.module(torch.tensor([tokens]), use_cache=False).logits[0], wanted, rtol=0, atol=2e-5)
+        torch.testing.assert_close(model.module(torch.tensor([tokens]), use_cache=False).logits[0], expected, rtol=0, atol=2e-5)
     for sizes in ((1,) * 20, (2, 3, 15), (20,)):
-        torch.testing.assert_close(in_passes(model.open_session(), tokens, sizes), wanted, rtol=0, atol=2e-5)
+        torch.testing.assert_close(in_passes(model.open_session(), tokens, sizes), expected, rtol=0, atol=2e-5)
 
 
 @needs_onednn
@@ -252,14 +252,14 @@ def test_some_rows_of_a_pass_over_few_nodes_are_those_of_all(kind: str, dtype: s
     """Matrix products of few nodes are filled up to FEWEST_ROWS; the mask of the wanted rows is the nodes' own."""
     model, tokens = loaded(kind, dtype), list(range(40, 60))
     for n in range(1, FEWEST_ROWS + 2):
-        for kept in (range(n - 1, n), range(n)[::2]):
-            found = []
-            for rows in (range(n), kept):
+        for chosen in (range(n - 1, n), range(n)[::2]):
+            logits = []
+            for rows in (range(n), chosen):
                 session = model.open_session()
                 session.prefill(tokens)
-                found.append(session.evaluate(tokens[:n], range(ROOT, n - 1), rows).logits.float())
+                logits.append(session.evaluate(tokens[:n], range(ROOT, n - 1), rows).logits.float())
                 session.close()
-            torch.testing.assert_close(found[1], found[0][list(kept)], rtol=0, atol=0.05 if dtype == "bfloat16" else 2e-5)
+            torch.testing.assert_close(logits[1], logits[0][list(chosen)], rtol=0, atol=0.05 if dtype == "bfloat16" else 2e-5)
 
 
 @needs_onednn
@@ -267,9 +267,9 @@ def test_some_rows_of_a_pass_over_few_nodes_are_those_of_all(kind: str, dtype: s
 def test_the_weights_can_be_read_and_are_in_memory_once(kind: str) -> None:
     model, whole = loaded(kind), reference(kind)
     module = model.module
-    for found, wanted in zip(module.model.layers, whole.model.layers, strict=True):
+    for ours, theirs in zip(module.model.layers, whole.model.layers, strict=True):
         for path in ("self_attn.q_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"):
-            assert torch.equal(found.get_submodule(path).weight, wanted.get_submodule(path).weight)
+            assert torch.equal(ours.get_submodule(path).weight, theirs.get_submodule(path).weight)
     tables = [part for part in module.parameters() if part.ndim > 1]
     assert {id(part) for part in tables} <= {id(module.get_input_embeddings().weight), id(module.lm_head.weight)}
     for part in module.parameters():  # no view keeps the whole file in memory
@@ -320,12 +320,12 @@ def test_a_row_has_the_same_bits_alone_and_among_others(width: int, kernel: type
     layer = Int8(torch.randn(96, width) * 0.02, bias, kernel=kernel)
     inputs = torch.randn(70, width) * 3
     inputs[5], inputs[6, 3] = 0, 2000.0
-    found = layer.rows(inputs)
+    products = layer.rows(inputs)
     for n in (1, 2, 3, 4, 8, 33, 64):
         for start in range(0, len(inputs) - n + 1, 7):
-            assert torch.equal(layer.rows(inputs[start : start + n]), found[start : start + n])
-    wanted = inputs.double() @ layer.weight.double().t() + bias.double()
-    error = (found - wanted).norm(dim=1) / wanted.norm(dim=1)
+            assert torch.equal(layer.rows(inputs[start : start + n]), products[start : start + n])
+    expected = inputs.double() @ layer.weight.double().t() + bias.double()
+    error = (products - expected).norm(dim=1) / expected.norm(dim=1)
     assert error.max() < 2**-9  # bfloat16 rounds inputs by up to that
 
 
@@ -366,8 +366,8 @@ def test_passes_of_any_size_give_the_same_bits(kind: str) -> None:
     rows = [in_passes(model.open_session(), tokens, sizes).float() for sizes in ((1,) * 20, (2, 3, 15), (20,))]
     assert torch.equal(rows[0], rows[1])
     assert torch.equal(rows[0], rows[2])
-    wanted = logits_of(whole, tokens)
-    assert (rows[0] - wanted).std() < 0.2 * wanted.std()  # of layers in disorder 1.4
+    expected = logits_of(whole, tokens)
+    assert (rows[0] - expected).std() < 0.2 * expected.std()  # of layers in disorder 1.4
 
 
 COMPRESSED = {
@@ -395,7 +395,7 @@ def test_a_checkpoint_of_integers_keeps_them(kind: str, dtype: str, tmp_path: Pa
     model = load_transformers(compressed(kind, tmp_path / kind, {}), kind, LoadOptions(device="cpu", dtype=dtype))
     assert model.info.dtype == "int8"
     ours: Any = model.open_session()
-    rows = [each.evaluate(range(40, 60), range(ROOT, 19)).logits for each in (ours, load_int8(kind).open_session())]
+    rows = [session.evaluate(range(40, 60), range(ROOT, 19)).logits for session in (ours, load_int8(kind).open_session())]
     assert torch.equal(*rows)
 
 
@@ -424,8 +424,8 @@ def test_where_it_cannot_be_a_sentence_says_what_can(monkeypatch: pytest.MonkeyP
     with pytest.raises(UserError, match=r"multiplies bytes.*--dtype auto"):
         load_int8("llama")
     needs = Needs("transformers", 2_000, 4_000, 4096, 10)
-    found = needs.footprint(gpu=False, dtype="int8")
-    assert (found.weights, found.token, found.widened) == (1_000, 20.0, False)
+    footprint = needs.footprint(gpu=False, dtype="int8")
+    assert (footprint.weights, footprint.token, footprint.widened) == (1_000, 20.0, False)
 
 
 @needs_bytes
@@ -453,8 +453,8 @@ def session_of(kind: str, graphs: type[Graphs]) -> TransformersSession:
 def sizes(session: TransformersSession) -> tuple[set[int], set[int]]:
     """Nodes of the passes that were recorded, and slots of the cache meanwhile."""
     assert session._static is not None
-    found = [key for key in session._static.graphs.recorded if key[0] == "pass"]
-    return {bucket for _, bucket, _ in found}, {slots for _, _, slots in found}
+    keys = [key for key in session._static.graphs.recorded if key[0] == "pass"]
+    return {bucket for _, bucket, _ in keys}, {slots for _, _, slots in keys}
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2"])
@@ -493,42 +493,44 @@ def test_choices_that_come_back_are_those_of_the_logits(data: st.DataObject) -> 
     written = torch.zeros((rows, k + 1), dtype=torch.long)
     write_best(written, logits)
     best = read_best(written, vocabulary)
-    wanted = TorchScores(logits, tuple(range(rows)), tuple(range(rows)))
-    top = wanted.top(k)
+    scores = TorchScores(logits, tuple(range(rows)), tuple(range(rows)))
+    top = scores.top(k)
     assert best.ids.tolist() == [[token for token, _ in row] for row in top]
-    found = torch.from_numpy(best.logits - best.mass[:, None])
-    torch.testing.assert_close(found, torch.tensor([[log for _, log in row] for row in top]))
-    assert best.ids[:, 0].tolist() == wanted.choose(GREEDY)
+    logprobs = torch.from_numpy(best.logits - best.mass[:, None])
+    torch.testing.assert_close(logprobs, torch.tensor([[log for _, log in row] for row in top]))
+    assert best.ids[:, 0].tolist() == scores.choose(GREEDY)
     leads = torch.from_numpy(best.logits[:, 0] - best.logits[:, 1])
     for bound in (0.25, 1.75):
-        assert (leads < bound).tolist() == wanted.near_ties(range(rows), wanted.choose(GREEDY), GREEDY, bound)
+        assert (leads < bound).tolist() == scores.near_ties(range(rows), scores.choose(GREEDY), GREEDY, bound)
 
 
 def test_scores_know_what_has_been_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_of("llama", Rerun)
-    own: Any = tiny_model("llama").open_session()
+    plain: Any = tiny_model("llama").open_session()
     sampling = Sampling(temperature=0.7, seed=3)
-    for one in (session, own):
+    for one in (session, plain):
         one.prefill(range(10, 40))
     for turn in range(3):
-        found, wanted = (one.evaluate([5 + turn, 6, 7], [ROOT, 0, 0], rows) for one, rows in ((session, (2, 0)), (own, (2, 0))))
+        scores, expected = (
+            one.evaluate([5 + turn, 6, 7], [ROOT, 0, 0], rows) for one, rows in ((session, (2, 0)), (plain, (2, 0)))
+        )
         if turn == 2:  # all of it is here
-            monkeypatch.setattr(type(found), "logits", property(lambda self: pytest.fail("went to the device")))
-        assert found.choose(GREEDY) == wanted.choose(GREEDY)
-        picks = wanted.choose(GREEDY)[1:]
-        ties = [[one.near_ties([1], picks, GREEDY, 0.1 * i) for i in range(9)] for one in (found, wanted)]
+            monkeypatch.setattr(type(scores), "logits", property(lambda self: pytest.fail("went to the device")))
+        assert scores.choose(GREEDY) == expected.choose(GREEDY)
+        picks = expected.choose(GREEDY)[1:]
+        ties = [[one.near_ties([1], picks, GREEDY, 0.1 * i) for i in range(9)] for one in (scores, expected)]
         assert ties[0] == ties[1]
-        for row, other in zip(found.top(5), wanted.top(5), strict=True):
+        for row, other in zip(scores.top(5), expected.top(5), strict=True):
             assert [token for token, _ in row] == [token for token, _ in other]
             assert [log for _, log in row] == pytest.approx([log for _, log in other], abs=1e-4)
         if turn == 2:
             break
-        assert found.choose(sampling) == wanted.choose(sampling)
-        kept = found.kept()
+        assert scores.choose(sampling) == expected.choose(sampling)
+        held = scores.kept()
         session.evaluate([50], [0])
-        own.evaluate([50], [0])
-        torch.testing.assert_close(kept.logits, wanted.logits, atol=1e-4, rtol=1e-4)
-        for one in (session, own):
+        plain.evaluate([50], [0])
+        torch.testing.assert_close(held.logits, expected.logits, atol=1e-4, rtol=1e-4)
+        for one in (session, plain):
             one.commit(())
 
 

@@ -104,9 +104,9 @@ def test_which_architectures_hand_out_their_states_is_found_by_trying(
     if architecture in (*WIDE, *UNNAMED):
         if architecture in UNNAMED:
             model.open_session(64, taps[-1:]).prefill(text)
-        for wanted in (taps, taps[-1:]):
+        for layers in (taps, taps[-1:]):
             with pytest.raises(UserError, match=f"does not hand out the hidden states of {architecture} models"):
-                model.open_session(64, wanted)
+                model.open_session(64, layers)
     else:
         session, single = model.open_session(64, taps), model.open_session(64, taps)
         session.prefill(text[:4])
@@ -126,10 +126,10 @@ def test_which_architectures_hand_out_their_states_is_found_by_trying(
 
 def test_a_trial_that_something_else_ended_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
-    for code, kept in ((-9, False), (1, False), (0, True)):
+    for code, remembered in ((-9, False), (1, False), (0, True)):
         monkeypatch.setattr(subprocess, "run", lambda command, code=code, **_: subprocess.CompletedProcess(command, code))
         assert trial.works("mtp", "lfm2", tmp_path) == (code == 0)
-        assert (tmp_path / trial.FILE).exists() == kept
+        assert (tmp_path / trial.FILE).exists() == remembered
     (tmp_path / trial.FILE).write_text("[]")
     assert not trial.failed("mtp", "lfm2")
 
@@ -191,8 +191,8 @@ def test_asking_again_reads_nothing_again_and_an_edit_little(tmp_path: Path, mon
 
 
 def test_a_library_that_grants_a_wrong_way_back_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: Context, room: Any, seen: int) -> bool:
-        return self.remove(0, seen, -1) or True  # true, and the state is that of the later token
+    def forgetful(self: Context, room: Any, length: int) -> bool:
+        return self.remove(0, length, -1) or True  # true, and the state is that of the later token
 
     monkeypatch.setattr(Context, "restore", forgetful)
     model = load("mamba2", tmp_path)
@@ -219,9 +219,9 @@ def test_what_a_hybrid_can_do_it_says(tmp_path: Path) -> None:
         session.evaluate((5, 6), (ROOT, ROOT))
     session.close()
     prompt = list(range(9, 30)) * 2
-    wanted = plain(model, prompt, TOKENS, context=128)
+    expected = plain(model, prompt, TOKENS, context=128)
     for name in ("lookup", "jacobi", "ngram"):
-        assert answered(model, prompt, name, context=128, max_tokens=TOKENS)[0].answer == wanted, name
+        assert answered(model, prompt, name, context=128, max_tokens=TOKENS)[0].answer == expected, name
     model.close()
 
 
@@ -240,12 +240,12 @@ def test_float32_answers_are_transformers_token_for_token(folder: Any) -> None:
         ids = encode_prompt(model, text)
         with torch.inference_mode():
             output = network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=many, pad_token_id=0)
-        wanted, found = output[0, len(ids) :].tolist(), plain(model, ids, many)
-        at = next((i for i, (ours, theirs) in enumerate(zip(found, wanted, strict=True)) if ours != theirs), None)
+        expected, answer = output[0, len(ids) :].tolist(), plain(model, ids, many)
+        at = next((i for i, (ours, theirs) in enumerate(zip(answer, expected, strict=True)) if ours != theirs), None)
         if at is not None:
             with torch.inference_mode():
-                logits = network(torch.tensor([ids + wanted[:at]])).logits[0, -1]
-            differences.append(float(logits[wanted[at]] - logits[found[at]]))
+                logits = network(torch.tensor([ids + expected[:at]])).logits[0, -1]
+            differences.append(float(logits[expected[at]] - logits[answer[at]]))
     print(f"{len(differences)} of {len(texts)} answers differ, first where the logits are {differences} apart")
     assert all(gap < 1e-3 for gap in differences)
     model.close()
@@ -257,19 +257,19 @@ IDS = [(31 * i + 7) % 2000 + 8 for i in range(40)]
 def test_longrope_reads_a_text_alike_in_sessions_of_every_size(tmp_path: Path) -> None:
     # llama.cpp chooses the factors by the size of the context: these texts are short, and yet read with the long ones.
     file = zoo.write("llama-longrope-far", tmp_path / "far.gguf")
-    found = {}
+    logits = {}
     for context in (256, 1024):
         model = load_llama(file, "far", replace(FLOAT32, context=context))
         sizes = [len(IDS), *(size for size in (257, 1024) if size <= context)]
-        found[context] = torch.from_numpy(Plain(file, context).logits(IDS))
+        logits[context] = torch.from_numpy(Plain(file, context).logits(IDS))
         for size in sizes:
             session: Any = model.open_session(size)
             assert session.context == size
             session.prefill(IDS[:-1])
-            torch.testing.assert_close(session.evaluate(IDS[-1:], (ROOT,)).logits[0], found[context], atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(session.evaluate(IDS[-1:], (ROOT,)).logits[0], logits[context], atol=1e-4, rtol=1e-4)
             session.close()
         model.close()
-    assert (found[256] - found[1024]).abs().max() > 1
+    assert (logits[256] - logits[1024]).abs().max() > 1
 
 
 def test_logits_of_a_token_that_is_decoded_alone(tmp_path: Path) -> None:
@@ -358,9 +358,9 @@ MADE: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_no_whole_model_is_told_in_our_words(name: str, tmp_path: Path) -> None:
-    options, said = MADE[name]
+    options, phrases = MADE[name]
     sentence = refused(write(tmp_path / f"{name}.gguf", **{"fill": one_tensor, **options}))
-    assert all(words in sentence for words in said)
+    assert all(words in sentence for words in phrases)
     assert "llama_model_load" not in sentence
 
 
@@ -393,7 +393,7 @@ def test_context_too_large_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "sentence"),
     [
         (LoadOptions(device="cuda"), "CMAKE_ARGS"),
         (LoadOptions(device="cpu", gpu_layers=3), "Leave out --gpu-layers or --device"),
@@ -402,8 +402,8 @@ def test_context_too_large_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         (LoadOptions(context=CONTEXT + 1), "at most 512 tokens"),
     ],
 )
-def test_options_that_cannot_be(options: LoadOptions, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_options_that_cannot_be(options: LoadOptions, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
         load_model(str(gguf_of(tiny_folder())), options)
 
 
@@ -420,13 +420,13 @@ def test_a_context_that_nobody_asked_for_is_useful_and_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"flash_attention": "off"}, {"kv_type": "q8_0"}, {"dtype": "float32"}, {"dtype": "bfloat16"}], ids=str
+    "options", [{"flash_attention": "off"}, {"kv_type": "q8_0"}, {"dtype": "float32"}, {"dtype": "bfloat16"}], ids=str
 )
-def test_what_was_asked_for_is_not_changed_for_the_sake_of_bits(asked: dict[str, Any]) -> None:
-    assert even_runtime(Runtime(), replace(OPTIONS, **asked)) is None
-    found = even_runtime(Runtime(), OPTIONS)
-    assert found is not None
-    assert (found.flash_attention, found.type_k, found.type_v) == (FLASH["on"], CACHE_TYPES["bf16"], CACHE_TYPES["f16"])
+def test_what_was_asked_for_is_not_changed_for_the_sake_of_bits(options: dict[str, Any]) -> None:
+    assert even_runtime(Runtime(), replace(OPTIONS, **options)) is None
+    runtime = even_runtime(Runtime(), OPTIONS)
+    assert runtime is not None
+    assert (runtime.flash_attention, runtime.type_k, runtime.type_v) == (FLASH["on"], CACHE_TYPES["bf16"], CACHE_TYPES["f16"])
 
 
 def test_attention_is_timed_behind_copies_of_a_text() -> None:
@@ -435,9 +435,9 @@ def test_attention_is_timed_behind_copies_of_a_text() -> None:
     for runtime in (Runtime(flash_attention=FLASH["on"], type_k=30), Runtime(flash_attention=FLASH["off"])):
         for window in (0, 512):
             run = Context(weights, runtime, SIZE, SEQUENCES, rows=8)
-            taken = attention_seconds(run, list(range(SEED + 8)), window, lambda: None)
-            assert len(taken) == 4
-            assert min(taken) > 0
+            seconds = attention_seconds(run, list(range(SEED + 8)), window, lambda: None)
+            assert len(seconds) == 4
+            assert min(seconds) > 0
     assert attention_cost([2.0, 3.0], [1.0, 3.0]) == 1.5
     assert attention_cost([], [1.0]) == 1.0
 
@@ -460,10 +460,10 @@ def test_a_second_load_reads_what_the_first_one_proved(tmp_path: Path, monkeypat
     assert first > 20
     assert passes() == 1  # the last one, which says that the check is done
     assert passes(exact="on") > 20
-    kept = sorted((cache_folder() / "loads").iterdir())
-    assert len(kept) == 2
-    assert {"capabilities", "seconds", "runtime", "measured"} == set(json.loads(kept[0].read_text()))
-    for record in kept:
+    files = sorted((cache_folder() / "loads").iterdir())
+    assert len(files) == 2
+    assert {"capabilities", "seconds", "runtime", "measured"} == set(json.loads(files[0].read_text()))
+    for record in files:
         record.write_text('{"capabilities": {"tree": 3, "colour": "red"}, "measured": 1e12}')
     assert passes() > 20
     shutil.copy(builtin_gguf(), file)

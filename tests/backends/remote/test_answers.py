@@ -153,10 +153,10 @@ def test_vllm_is_believed_as_far_as_its_account_goes() -> None:
     for merged, certainty in (((), "exact"), ((3,), "unknown")):
         stream = vllm(of_words("The", " fox ran away", " .", " It slept"), merged)
         *most, last, done = stream
-        told = json.loads(last.decode().removeprefix("data: "))
-        account = told["metrics"]["speculative_decoding"]
+        chunk = json.loads(last.decode().removeprefix("data: "))
+        account = chunk["metrics"]["speculative_decoding"]
         del account["per_step_accepted"], account["per_step_drafted"]
-        assert cut([*most, f"data: {json.dumps(told)}\n\n".encode(), done])[0].certainty == certainty
+        assert cut([*most, f"data: {json.dumps(chunk)}\n\n".encode(), done])[0].certainty == certainty
     outcome, runs = cut(vllm(of_words("The", " fox", " ran", drafted=0), merged=[2], told=False), drafts=False)
     assert (outcome.certainty, lengths(runs), joined(runs)) == ("exact", [1, 1, 1], "The fox ran")
 
@@ -231,7 +231,7 @@ def test_a_text_is_kept(body: bytes, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "reason", "said"),
+    ("word", "reason", "sentence"),
     [
         ("stop", "eos", ""),
         ("tool_calls", "eos", ""),
@@ -244,15 +244,15 @@ def test_a_text_is_kept(body: bytes, text: str) -> None:
         ("x" * 500 + "\n", "x" * 40, "does not know: " + "x" * 40),
     ],
 )
-def test_an_answer_has_finished_where_the_server_says_so(word: str, reason: str, said: str) -> None:
+def test_an_answer_has_finished_where_the_server_says_so(word: str, reason: str, sentence: str) -> None:
     heard, outcome, failed = whole_answer(HI + choice({}, word) + DONE)
     assert (heard, outcome.reason) == ("Hi there", reason)
-    assert said in failed + outcome.doubt
-    assert bool(said) == bool(failed + outcome.doubt)
+    assert sentence in failed + outcome.doubt
+    assert bool(sentence) == bool(failed + outcome.doubt)
 
 
 @pytest.mark.parametrize(
-    ("body", "text", "said"),
+    ("body", "text", "sentence"),
     [
         (choice({"role": "assistant"}) + STOP, "", "ended the answer without any text. Send the message again"),
         (DONE, "", "ended the answer without any text"),
@@ -283,10 +283,10 @@ def test_an_answer_has_finished_where_the_server_says_so(word: str, reason: str,
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )  # fmt: skip
-def test_what_is_lost_or_wrong_is_said(body: bytes, text: str, said: str) -> None:
+def test_what_is_lost_or_wrong_is_said(body: bytes, text: str, sentence: str) -> None:
     heard, outcome, failed = whole_answer(body)
     assert heard == text
-    assert said in failed + outcome.doubt
+    assert sentence in failed + outcome.doubt
     assert "\n" not in failed
 
 
@@ -320,7 +320,7 @@ def test_a_prompt_that_does_not_fit_is_told_as_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "sentence"),
     [
         (402, {"error": {"message": "gone", "code": 402}}, "has no credit left for this key (402: gone). Check the account"),
         (413, "<html>413 Request Entity Too Large</html>", "no longer fits in the context of fake:1"),
@@ -333,9 +333,9 @@ def test_a_prompt_that_does_not_fit_is_told_as_that() -> None:
         (503, {"message": "gone"}, "is not ready (503: gone)"),
     ],
 )
-def test_what_helps_depends_on_the_status(status: int, body: Any, said: str) -> None:
+def test_what_helps_depends_on_the_status(status: int, body: Any, sentence: str) -> None:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    assert said in whole_answer(raw, status=status)[2]
+    assert sentence in whole_answer(raw, status=status)[2]
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 100])
@@ -364,16 +364,16 @@ def parted(body: bytes | list[Any], engine: str = UNKNOWN) -> tuple[str, str, He
     """Thought and answer of a stream, or of its parts; what was heard, and the model that was asked."""
     parts = [body] if isinstance(body, bytes) else body
     heard, model = hear(lambda _: (200, Fed(*parts), {"Content-Type": "text/event-stream"}), ASK, engine)
-    told = ["", ""]
+    pieces = ["", ""]
     for run in heard.runs:
         at = 0
         for part, characters, _ in run.spans or [[0, len(run.text), len(run.tokens)]]:
-            told[part] += run.text[at : at + characters]
+            pieces[part] += run.text[at : at + characters]
             at += characters
         assert at == len(run.text)
         assert not run.spans or sum(tokens for _, _, tokens in run.spans) == len(run.tokens)
     assert heard.outcome.tokens in (None, sum(len(run.tokens) for run in heard.runs))
-    return told[1], told[0], heard, model
+    return pieces[1], pieces[0], heard, model
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
@@ -513,16 +513,16 @@ STALLS = [
 ]
 
 
-@pytest.mark.parametrize(("stream", "said"), STALLS, ids=[said[:30] for _, said in STALLS])
+@pytest.mark.parametrize(("stream", "sentence"), STALLS, ids=[sentence[:30] for _, sentence in STALLS])
 def test_what_goes_wrong_in_a_stream_is_one_sentence_and_the_next_answer_comes(
-    loop: asyncio.AbstractEventLoop, stream: list[Any], said: str
+    loop: asyncio.AbstractEventLoop, stream: list[Any], sentence: str
 ) -> None:
     arrived.clear()
     with serving("llama-server", stream) as fake:
         stalls = Patience(first=60 if len(stream) > 4 else 0.3, next=2)
         model = model_of(loop, fake, stalls if 60.0 in stream else None)
         heard = ask(loop, model)
-        assert said in heard.failed
+        assert sentence in heard.failed
         assert "\n" not in heard.failed
         if len(stream) > 4:
             assert heard.text
@@ -583,8 +583,8 @@ def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
             model_of(loop, fake, model="smal")
         noted = model_of(loop, fake)
         assert "serves 2 models; this is big" in noted.info.notes[0]
-        for each in (model, noted):
-            loop.run_until_complete(each.close())
+        for opened in (model, noted):
+            loop.run_until_complete(opened.close())
 
 
 @pytest.mark.parametrize(
@@ -624,8 +624,8 @@ def test_vllm_is_told_once_to_tell_its_passes(loop: asyncio.AbstractEventLoop) -
     with serving("vLLM", vllm(WRITTEN, told=False)) as fake:
         model = model_of(loop, fake)
         answers = []
-        for told in (False, False, True, True):
-            fake.stream = vllm(WRITTEN, told=told)
+        for fresh in (False, False, True, True):
+            fake.stream = vllm(WRITTEN, told=fresh)
             before, outcome = model.certainty, ask(loop, model).outcome
             answers.append((before, outcome.certainty, "detailed" in outcome.doubt))
         loop.run_until_complete(model.close())
@@ -639,6 +639,6 @@ def test_vllm_is_told_once_to_tell_its_passes(loop: asyncio.AbstractEventLoop) -
 
 @pytest.fixture(scope="module")
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    made = asyncio.new_event_loop()
-    yield made
-    made.close()
+    new = asyncio.new_event_loop()
+    yield new
+    new.close()

@@ -71,9 +71,9 @@ class Asked:
             await model.close()
             return build_body(model.served, ServerRequest([{"role": "user", "content": prompt}], max_tokens=LIMIT))
 
-        path, found = asyncio.run(body())
-        found.pop("stream_options", None)
-        return self.server.post(path, {**found, "stream": False})
+        path, request = asyncio.run(body())
+        request.pop("stream_options", None)
+        return self.server.post(path, {**request, "stream": False})
 
     def busy(self) -> bool:
         """Whether it computes: what it says of itself, else the processor time that it takes."""
@@ -82,10 +82,10 @@ class Asked:
         if self.kind.startswith("vllm"):
             lines = [line for line in self.server.get("/metrics").splitlines() if "num_requests_running{" in line]
             return float(lines[0].split()[-1]) > 0
-        each = psutil.Process(self.server.process.pid)
-        before = sum(each.cpu_times()[:2])
+        process = psutil.Process(self.server.process.pid)
+        before = sum(process.cpu_times()[:2])
         time.sleep(0.2)
-        return sum(each.cpu_times()[:2]) - before > 0.1
+        return sum(process.cpu_times()[:2]) - before > 0.1
 
 
 @pytest.fixture(scope="module", params=kinds())
@@ -107,9 +107,9 @@ def test_text_and_counts_are_the_servers_own(asked: Asked) -> None:
         if certain[-1] == "exact":
             assert sum(len(step.tokens) for step in steps) == ended.served["tokens"] == whole["usage"]["completion_tokens"]
         account = (whole.get("metrics") or {}).get("speculative_decoding") or {}
-        told = [count for count in account.get("per_step_accepted") or () if count]
-        if told and certain[-1] == "exact":  # what was accepted behind the end of an answer is not in it
-            assert [step.accepted for step in steps if step.accepted][: len(told) - 1] == told[:-1], prompt
+        counts = [count for count in account.get("per_step_accepted") or () if count]
+        if counts and certain[-1] == "exact":  # what was accepted behind the end of an answer is not in it
+            assert [step.accepted for step in steps if step.accepted][: len(counts) - 1] == counts[:-1], prompt
     print(f"{asked.kind} ({asked.info['server']}): {certain.count('exact')} of {len(certain)} exact")
     if asked.kind.startswith(("llama-server", "vllm")):
         assert certain.count("exact") >= 0.9 * len(certain)

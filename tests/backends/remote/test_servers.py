@@ -86,8 +86,8 @@ def test_a_model_that_is_named_needs_no_list(habit: str, monkeypatch: pytest.Mon
     assert isinstance(found(lambda _: HABITS[habit]()), str)
 
 
-def rows(*found: Any) -> dict[str, Any]:
-    return {"data": [{"id": each} if isinstance(each, str) else each for each in found]}
+def rows(*models: Any) -> dict[str, Any]:
+    return {"data": [{"id": model} if isinstance(model, str) else model for model in models]}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_model_is_the_one_that_is_meant(body: Any, named: str, model: str) -
 
 
 @pytest.mark.parametrize(
-    ("response", "named", "said"),
+    ("response", "named", "sentence"),
     [
         (
             (200, rows("nomic-embed-text")),
@@ -127,8 +127,8 @@ def test_the_model_is_the_one_that_is_meant(body: Any, named: str, model: str) -
         ((200, rows("small")), "smal", "has no model smal: did you mean small?"),
     ],
 )
-def test_what_only_the_user_can_know_is_asked(response: Any, named: str, said: str) -> None:
-    assert said in str(found(lambda _: response, named))
+def test_what_only_the_user_can_know_is_asked(response: Any, named: str, sentence: str) -> None:
+    assert sentence in str(found(lambda _: response, named))
 
 
 def asked(engine: str, refuse: Any, request: ServerRequest, times: int = 1) -> tuple[list[dict[str, Any]], Outcome, str]:
@@ -167,24 +167,26 @@ FIELDS: list[tuple[str, ServerRequest, str, int, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("engine", "sent", "field", "status", "said"), FIELDS)
+@pytest.mark.parametrize(("engine", "sent", "field", "status", "sentence"), FIELDS)
 def test_a_field_that_is_refused_is_left_out_and_told(
-    engine: str, sent: ServerRequest, field: str, status: int, said: Any
+    engine: str, sent: ServerRequest, field: str, status: int, sentence: Any
 ) -> None:
-    bodies, outcome, failed = asked(engine, lambda body: (status, said) if field in body else None, sent)
+    bodies, outcome, failed = asked(engine, lambda body: (status, sentence) if field in body else None, sent)
     assert (outcome.reason, failed, len(bodies)) == ("eos", "", 2)
     assert {*bodies[0]} - {*bodies[1]} >= {field}
     assert f"fake:1 refused {field}" in outcome.doubt
     # The next request is not refused again; what changes the text is told again.
-    bodies, outcome, _ = asked(engine, lambda body: (status, said) if field in body else None, sent, times=2)
+    bodies, outcome, _ = asked(engine, lambda body: (status, sentence) if field in body else None, sent, times=2)
     assert len(bodies) == 3
     changes = field in ("temperature", "top_k", "min_p", "seed")
     assert outcome.doubt == (f"fake:1 does not take {field}: its own default counts." if changes else "")
 
 
 def test_a_field_has_another_name_or_is_the_users_own() -> None:
-    said = {"error": {"message": "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}
-    bodies, outcome, _ = asked("OpenAI-compatible", lambda body: (400, said) if "max_tokens" in body else None, HOT, times=2)
+    unsupported = {"error": {"message": "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}
+    bodies, outcome, _ = asked(
+        "OpenAI-compatible", lambda body: (400, unsupported) if "max_tokens" in body else None, HOT, times=2
+    )
     assert [body.get("max_completion_tokens") for body in bodies] == [None, 20, 20]
     assert outcome.doubt == ""
     for refusal in (
@@ -231,9 +233,9 @@ WAITS: list[tuple[int, Any, dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "headers", "said"), WAITS)
-def test_the_time_to_wait_is_told(status: int, body: Any, headers: dict[str, str], said: str) -> None:
-    assert re.search(said, asked("OpenAI-compatible", lambda _: (status, body, headers), CHAT)[2])
+@pytest.mark.parametrize(("status", "body", "headers", "sentence"), WAITS)
+def test_the_time_to_wait_is_told(status: int, body: Any, headers: dict[str, str], sentence: str) -> None:
+    assert re.search(sentence, asked("OpenAI-compatible", lambda _: (status, body, headers), CHAT)[2])
 
 
 def always(*response: Any) -> Any:
@@ -303,9 +305,9 @@ def test_a_dead_proxy_is_named_and_none_where_there_shall_be_none(monkeypatch: p
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("ALL_PROXY", "http://me:secret@127.0.0.1:9")
-    said = spoken("http://models.invalid:8000")
-    assert said.startswith("The proxy 127.0.0.1:9 does not answer, and models.invalid:8000 is asked through it")
-    assert "secret" not in said
+    sentence = spoken("http://models.invalid:8000")
+    assert sentence.startswith("The proxy 127.0.0.1:9 does not answer, and models.invalid:8000 is asked through it")
+    assert "secret" not in sentence
     for off in ("models.invalid", ".invalid", "*", "other, models.invalid:8000"):
         monkeypatch.setenv("NO_PROXY", off)
         assert spoken("http://models.invalid:8000").startswith("Nothing answers at models.invalid:8000")
@@ -364,9 +366,9 @@ def test_what_names_a_server(spec: str, root: str, model: str, key: tuple[str, s
 def test_a_models_name_is_printed_as_one_word_that_means_it(name: str) -> None:
     assert len(quote_model(name).split()) == 1
     for server in ("work", "http://host"):
-        found = find_server(f"{server}#{quote_model(name)}", SERVERS)
-        assert found is not None
-        assert found.model == name
+        address = find_server(f"{server}#{quote_model(name)}", SERVERS)
+        assert address is not None
+        assert address.model == name
 
 
 def test_names_of_other_models_are_no_addresses() -> None:
@@ -375,7 +377,7 @@ def test_names_of_other_models_are_no_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "sentence"),
     [
         ("http://", "is not a server's address"),
         ("http:/localhost:8080", "is not a server's address"),
@@ -390,8 +392,8 @@ def test_names_of_other_models_are_no_addresses() -> None:
         ("bare", r"\[servers.bare\] has no url"),
     ],
 )
-def test_what_is_no_address(spec: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
+def test_what_is_no_address(spec: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence) as caught:
         find_server(spec, SERVERS)
     assert "secret" not in str(caught.value)
 
@@ -413,5 +415,5 @@ def test_keys_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: p
 
 
 def test_only_this_machine_is_reached_without_a_proxy() -> None:
-    here = ("localhost:1", "127.0.0.9", "[::1]:8", "0.0.0.0:8080", "me.localhost")
-    assert [Address("x", f"http://{host}").local for host in (*here, "10.0.0.1", "host")] == [True] * 5 + [False] * 2
+    local = ("localhost:1", "127.0.0.9", "[::1]:8", "0.0.0.0:8080", "me.localhost")
+    assert [Address("x", f"http://{host}").local for host in (*local, "10.0.0.1", "host")] == [True] * 5 + [False] * 2

@@ -59,8 +59,8 @@ def reference(model: Model, text: str, name: str, sampling: Sampling) -> list[in
 
 
 def constrained(model: Model, draft: Model, text: str, name: str, method: str, **options: Any) -> tuple[Generation, str]:
-    asked = {"max_tokens": MOST, "constraint": CONSTRAINTS[name], **options}
-    generation, steps = answered(model, text, method, draft=draft, **asked)
+    limits = {"max_tokens": MOST, "constraint": CONSTRAINTS[name], **options}
+    generation, steps = answered(model, text, method, draft=draft, **limits)
     return generation, "".join(step.text for step in steps)
 
 
@@ -69,8 +69,8 @@ def test_other_acceptance_rules_stay_within_the_constraint(model: Model, draft_m
     for method in ("lookup", "tree", "lookahead", "jacobi"):
         for i, name in enumerate(SHAPES):
             options = {"acceptance": Acceptance.parse(rule), "sampling": Sampling(temperature=0.9, seed=i)}
-            generation, shown = constrained(model, draft_model, prompts(2)[1], name, method, **options)
-            assert generation.valid is valid(name, shown) or generation.finish_reason == "length", (method, name, shown)
+            generation, text = constrained(model, draft_model, prompts(2)[1], name, method, **options)
+            assert generation.valid is valid(name, text) or generation.finish_reason == "length", (method, name, text)
 
 
 def test_beam_search_follows_a_constraint_and_one_beam_is_greedy(model: Model, draft_model: Model) -> None:
@@ -80,8 +80,8 @@ def test_beam_search_follows_a_constraint_and_one_beam_is_greedy(model: Model, d
         for name in SHAPES:
             one, _ = constrained(model, draft_model, text, name, "beam", settings={"beams": 1})
             assert one.answer == reference(model, text, name, Sampling())
-            four, shown = constrained(model, draft_model, text, name, "beam")
-            assert valid(name, shown) or four.finish_reason == "length"
+            four, written = constrained(model, draft_model, text, name, "beam")
+            assert valid(name, written) or four.finish_reason == "length"
 
 
 @pytest.mark.parametrize("limit", [1, 3, 9])
@@ -92,10 +92,10 @@ def test_a_limit_or_a_stop_cuts_what_the_grammar_writes(model: Model, draft_mode
         cut, _ = constrained(model, draft_model, text, name, "lookup", max_tokens=limit)
         assert cut.answer == whole[:limit]
         assert cut.valid is (limit >= len(whole))
-    generation, shown = constrained(model, draft_model, text, "flat", "lookup", stops=Stops(['": '[: limit % 3 + 1]]))
+    generation, written = constrained(model, draft_model, text, "flat", "lookup", stops=Stops(['": '[: limit % 3 + 1]]))
     assert generation.finish_reason == "stop"
     assert not generation.valid
-    assert '{"name": '.startswith(shown)
+    assert '{"name": '.startswith(written)
 
 
 @pytest.mark.parametrize("name", [*CONSTRAINTS])
@@ -130,10 +130,10 @@ def test_leading_spaces_are_shown_and_what_is_complete_ends_without_an_end_token
     assert model.info.eos_ids == ()
     for pattern, text in ((" hi", " hi"), ("  (a|hi)", None), ("hi", "hi")):
         generation, steps = answered(model, encode_prompt(model, HI), "lookup", max_tokens=9, constraint=regex(pattern))
-        shown = "".join(step.text for step in steps)
+        answer_text = "".join(step.text for step in steps)
         assert (generation.finish_reason, generation.valid) == ("eos", True)
-        assert re.fullmatch(pattern, shown)
-        assert text is None or shown == text
+        assert re.fullmatch(pattern, answer_text)
+        assert text is None or answer_text == text
     model.close()
 
 
@@ -144,13 +144,13 @@ MARKED = [*(name for name in FAMILIES if name != "told"), "unsaid"] if FULL else
 
 
 def parts(generation: Generation) -> tuple[str, str]:
-    told = ["", ""]
+    pieces = ["", ""]
     for step in generation:
         at = 0
         for part, characters, _ in step.spans or [[0, len(step.text), 0]]:
-            told[part] += step.text[at : at + characters]
+            pieces[part] += step.text[at : at + characters]
             at += characters
-    return told[1], told[0]
+    return pieces[1], pieces[0]
 
 
 @pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
@@ -239,13 +239,13 @@ def part(rng: Random, depth: int) -> dict[str, Any]:
 
 
 def schemas(count: int, seed: int = 0) -> Iterator[tuple[dict[str, Any], Constraint]]:
-    rng, found = Random(seed), 0
-    while found < count:
+    rng, yielded = Random(seed), 0
+    while yielded < count:
         schema = {"$defs": {"r": {"type": ["object", "null"], "maxProperties": 0}}, **part(rng, 3)}
         constraint = json_schema(schema)
         with suppress(UserError):
             constraint.check()
-            found += 1
+            yielded += 1
             yield schema, constraint
 
 

@@ -36,9 +36,9 @@ TOKENS = 96 if FULL else 48
 
 
 def drafted_answer(
-    target: Model, draft: Model | Sequence[Model] | None, *asked: Any, **options: Any
+    target: Model, draft: Model | Sequence[Model] | None, *arguments: Any, **options: Any
 ) -> tuple[Generation, list[Step]]:
-    return answered(target, *asked, draft=draft, **{"max_tokens": TOKENS, **options})
+    return answered(target, *arguments, draft=draft, **{"max_tokens": TOKENS, **options})
 
 
 def plain_answer(target: Model, prompt: str | Sequence[int], **options: Any) -> list[int]:
@@ -70,8 +70,8 @@ def test_an_expansion_grows_whole(builtin_model: Model, draft_model: Model, node
     _, steps = drafted_answer(
         builtin_model, draft_model, STORY, "tree", settings, sampling=sampling, acceptance=rule_of, max_tokens=32
     )
-    found = [Counter(step.tree.depths()) for step in steps[:3]]
-    assert all(widths[depth] >= (1 if depth < 3 else 3) for widths in found for depth in range(9))
+    depths = [Counter(step.tree.depths()) for step in steps[:3]]
+    assert all(widths[depth] >= (1 if depth < 3 else 3) for widths in depths for depth in range(9))
 
 
 @pytest.mark.parametrize("method", ["draft", "tree", "pard", "early-exit"])
@@ -95,7 +95,7 @@ def test_soft_acceptance_sees_the_drafts_probabilities_at_temperature_0(
 def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = tiny_model("llama")
     ids = list(range(20, 60))
-    wanted = plain_answer(model, ids, max_tokens=30)
+    expected = plain_answer(model, ids, max_tokens=30)
     session_pass = TransformersSession._pass
     for fails_at in range(2, 12, 1 if FULL else 3):
         left = [fails_at]
@@ -118,7 +118,7 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
                 except UserError:
                     failures += 1
         assert failures == 1
-        assert generation.answer == wanted
+        assert generation.answer == expected
         conversation.close()
 
 
@@ -175,7 +175,7 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(
     head = {"eagle": heads.unsure_head, "dflash": heads.unsure_paths}[kind]() if kind else None
     draws = 3000 if FULL else 250
     conversation = Conversation(target, draft_model=draft, head=head)
-    seen: dict[tuple[int, ...], int] = {}
+    drawn: dict[tuple[int, ...], int] = {}
     accepted = 0
     for seed in range(draws):
         sampling = Sampling(**filters, seed=seed)  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(
         list(generation)
         accepted += generation.totals.accepted
         pair = tuple(generation.answer)
-        seen[pair] = seen.get(pair, 0) + 1
+        drawn[pair] = drawn.get(pair, 0) + 1
     session = target.open_session()
     session.prefill(prompt[:-1])
     p = session.evaluate(prompt[-1:], [-1]).probs(0, Sampling(**filters))  # type: ignore[arg-type]
@@ -202,10 +202,10 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(
         for second in np.flatnonzero(after):
             pairs.append((int(first), int(second)))
             expected.append(float(p[first] * after[second]))
-    assert set(seen) <= set(pairs)
-    counts = np.array([seen.get(pair, 0) for pair in pairs])
-    wanted = np.array(expected) / sum(expected) * draws
-    assert chisquare(counts, wanted).pvalue > 1e-3
+    assert set(drawn) <= set(pairs)
+    counts = np.array([drawn.get(pair, 0) for pair in pairs])
+    expected_counts = np.array(expected) / sum(expected) * draws
+    assert chisquare(counts, expected_counts).pvalue > 1e-3
     assert accepted > draws / 30
     conversation.close()
 
@@ -249,9 +249,9 @@ def test_a_tree_of_several_models_is_accepted_and_changes_no_token(
 
 def test_a_chain_has_the_first_model_alone(builtin_model: Model, drafts: tuple[Model, Model]) -> None:
     # Where a chain ends depends with the cascade on what a pass was measured to take.
-    own = {"cascade": False}
-    first, _ = drafted_answer(builtin_model, drafts, PROMPTS[0], "draft", own)
-    assert first.totals.runs == drafted_answer(builtin_model, drafts[:1], PROMPTS[0], "draft", own)[0].totals.runs
+    options = {"cascade": False}
+    first, _ = drafted_answer(builtin_model, drafts, PROMPTS[0], "draft", options)
+    assert first.totals.runs == drafted_answer(builtin_model, drafts[:1], PROMPTS[0], "draft", options)[0].totals.runs
 
 
 def test_rejection_sampling_gets_independent_draws_from_each_model(builtin_model: Model, draft_model: Model) -> None:
@@ -302,8 +302,8 @@ LAYERS_AND_BLOCKS = r"is a list of layers and blocks such as 3a,4-6,7m .*\."
 
 
 def test_what_is_no_list_of_this_model_is_a_sentence() -> None:
-    odd = ["", ",", "3,", "a", "3b", "a3", "3-", "-3", "3-4-5", "3 a m", "²", "1" * 5000, "3am", "drei"]
-    cases = dict.fromkeys(odd, LAYERS_AND_BLOCKS) | {"0-7a,0-7m": ".* leaves nothing to run.*"}
+    lists = ["", ",", "3,", "a", "3b", "a3", "3-", "-3", "3-4-5", "3 a m", "²", "1" * 5000, "3am", "drei"]
+    cases = dict.fromkeys(lists, LAYERS_AND_BLOCKS) | {"0-7a,0-7m": ".* leaves nothing to run.*"}
     for skip in ("8", "8a", "3-8", "0-99999", "5-3", "5-3m"):
         cases[skip] = rf"takes layers from 0 to 7 in ascending order, not '{skip}'\."
     for skip, words in cases.items():
