@@ -117,9 +117,9 @@ def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> Non
     assert second is not None
     assert second.prefilled == 0
     # Of a prompt that the cache holds already only the last token is evaluated.
-    again = Generation(conversation, prompt, method).advance()
-    assert again is not None
-    assert again.prefilled == 0
+    repeated = Generation(conversation, prompt, method).advance()
+    assert repeated is not None
+    assert repeated.prefilled == 0
 
 
 def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -> None:
@@ -216,9 +216,9 @@ def test_speedups_are_measured_and_foreseen_by_the_formula() -> None:
 
 def test_the_ratio_for_a_speedup_is_where_it_is_reached() -> None:
     t = totals(timed(1, 1), timed(5, 3, 2.0))
-    found = t.ratio_for(1.5, 0.8, 11)
-    assert found is not None
-    ratio, length = found
+    answer = t.ratio_for(1.5, 0.8, 11)
+    assert answer is not None
+    ratio, length = answer
     assert t.what_if(length, 0.8, 11, ratio) == pytest.approx(1.5)
     best, gain = t.best_length(0.8, 11, ratio)
     assert gain == pytest.approx(1.5), "no other length does better there"
@@ -294,17 +294,17 @@ def test_an_answer_that_was_cut_off_ends_where_it_ends(response: list[int]) -> N
 
 def test_off_the_record_the_choices_of_a_forced_model_are_none(builtin_model: Model) -> None:
     """The session of the model is what the drafter sees, and what is committed there is the record."""
-    seen: list[Sequence[int]] = []
+    choices: list[Sequence[int]] = []
 
     class Watching(Spy):
         def learn(self, verified: Verified) -> None:
-            seen.append(verified.chosen)
+            choices.append(verified.chosen)
 
     spy = Watching([8, 70, 71])
     replay([5, 6], [7, 8, 9, 8, 4, EOS], spy, eos_ids=(EOS,), over=builtin_model, forced=True)
     assert spy.seen == [[5, 6, 7], [5, 6, 7, 8, 9], [5, 6, 7, 8, 9, 8, 4]]
-    assert [chosen[:2] for chosen in seen] == [[8, 9], [8, 4], [EOS, 256]]
-    assert {token for chosen in seen for token in chosen[2:]} == {256}, "the record's own end"
+    assert [chosen[:2] for chosen in choices] == [[8, 9], [8, 4], [EOS, 256]]
+    assert {token for chosen in choices for token in chosen[2:]} == {256}, "the record's own end"
 
 
 def test_a_pass_that_takes_text_along_is_no_drafting(builtin_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,11 +378,11 @@ def shared(text: list[int], answer: list[int], at: int) -> int:
 def test_the_longest_matches_are_found(answers: list[list[int]], text: list[int], reach: int) -> None:
     past = Past()
     past.add(list(enumerate(answers)))
-    found = past.lines(text, 4, reach)
+    lines = past.lines(text, 4, reach)
     # Every place in every answer, the longest match first.
     everywhere = sorted((shared(text, a, i) for a in answers for i in range(1, len(a))), reverse=True)
-    assert [match for _, match in found] == [match for match in everywhere if match][:4]
-    for line, match in found:
+    assert [match for _, match in lines] == [match for match in everywhere if match][:4]
+    for line, match in lines:
         tail = text[-match:]
         assert any(
             a[i : i + match] + a[i + match : i + match + reach] == tail + list(line) for a in answers for i in range(len(a))
@@ -391,11 +391,11 @@ def test_the_longest_matches_are_found(answers: list[list[int]], text: list[int]
 
 @cases(60)
 @given(ANSWERS, st.sets(st.integers(0, 5)), st.lists(st.integers(0, 3), min_size=1, max_size=12))
-def test_what_is_forgotten_was_never_there(answers: list[list[int]], gone: set[int], text: list[int]) -> None:
+def test_what_is_forgotten_was_never_there(answers: list[list[int]], keys: set[int], text: list[int]) -> None:
     past, other = Past(), Past()
     past.add(list(enumerate(answers)))
-    past.forget(gone)
-    other.add([(key, answer) for key, answer in enumerate(answers) if key not in gone])
+    past.forget(keys)
+    other.add([(key, answer) for key, answer in enumerate(answers) if key not in keys])
     assert past.keys == other.keys
     assert past.lines(text, 8, 4) == other.lines(text, 8, 4)
 
@@ -405,11 +405,11 @@ def test_answers_are_kept_on_disk_for_this_user_alone(tmp_path: Path) -> None:
     past = Past(folder)
     past.add([(1, [5, 6, 7, 8]), (2, [5, 6, 9])])
     past.add([(3, [1] * 50)])
-    again = Past(folder)
-    assert again.keys == {1, 2, 3}
-    assert [list(line) for line, _ in again.lines([4, 5, 6], 4, 8)] == [[9], [7, 8]]
+    reopened = Past(folder)
+    assert reopened.keys == {1, 2, 3}
+    assert [list(line) for line, _ in reopened.lines([4, 5, 6], 4, 8)] == [[9], [7, 8]]
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
-    assert again.frequent[0] == (1, 50 / 57)
+    assert reopened.frequent[0] == (1, 50 / 57)
 
 
 def test_a_segment_takes_in_those_that_are_not_much_larger(tmp_path: Path) -> None:
@@ -457,11 +457,11 @@ def test_a_damaged_file_is_left_out_and_can_be_added_again(tmp_path: Path, damag
     whole = file.read_bytes()
     bad = {"cut": whole[:-1], "header": b"{" * 200 + whole[200:], "empty": b"", "longer": whole + b" "}[damage]
     file.write_bytes(bad)
-    again = Past(tmp_path)
-    assert not again.keys
+    reopened = Past(tmp_path)
+    assert not reopened.keys
     assert not list(tmp_path.iterdir())
-    again.add([(1, [5, 6, 7])])
-    assert [list(line) for line, _ in again.lines([5], 1, 2)] == [[6, 7]]
+    reopened.add([(1, [5, 6, 7])])
+    assert [list(line) for line, _ in reopened.lines([5], 1, 2)] == [[6, 7]]
 
 
 ANSWER = [*range(40, 80), EOS]
@@ -469,9 +469,9 @@ ANSWER = [*range(40, 80), EOS]
 
 @pytest.fixture
 def past() -> Past:
-    found = Past()
-    found.add([(1, ANSWER)])
-    return found
+    answers = Past()
+    answers.add([(1, ANSWER)])
+    return answers
 
 
 @pytest.mark.parametrize("method", [Lookup, Fusion, Suffix])

@@ -29,16 +29,16 @@ def test_whatever_happens_the_text_is_plain_decodings(name: str) -> None:
     if name == "llama, int8" and not works():
         pytest.skip("this CPU multiplies no bytes")
     world = world_of(name)
-    ways = world.ways()
-    every = [(method, settings) for method, several in ways for settings in several]
+    choices = world.ways()
+    every = [(method, settings) for method, several in choices for settings in several]
     talk = Talk(world, name)
     for number in range(ROUNDS):
-        for method, several in ways:
+        for method, several in choices:
             settings = several[0] if number == 0 else talk.rng.choice(several)
             talk.ask((method, settings), every)
     talk.conversation.close()
-    print(f"{name}: {len(ways)} methods, accepted: {dict(talk.accepted)}")
-    drafting = {method for method, _ in ways if methods()[method].drafts}
+    print(f"{name}: {len(choices)} methods, accepted: {dict(talk.accepted)}")
+    drafting = {method for method, _ in choices if methods()[method].drafts}
     assert bool(drafting) is world.model.info.capabilities.chain
     if world.prompts:  # which have something to copy, and a model that does
         assert sum(not talk.accepted[method] for method in drafting) < 5
@@ -58,27 +58,27 @@ def test_at_the_end_of_the_context_too(name: str) -> None:
         conversation = Conversation(world.model, draft_model=world.drafts or None, head=world.head, context=context)
         generation = Generation(conversation, prompt, method, settings=several[-1])
         list(generation)
-        wanted = one_by_one(world.model, prompt, Sampling(), spare + 1)
-        assert (generation.answer, generation.finish_reason) == (wanted, "context"), (method, several[-1])
+        expected = one_by_one(world.model, prompt, Sampling(), spare + 1)
+        assert (generation.answer, generation.finish_reason) == (expected, "context"), (method, several[-1])
         conversation.close()
 
 
 def any_settings(method: str, rng: Random) -> dict[str, Any]:
     """Settings from all of their ranges; small numbers are as likely as large ones."""
     out: dict[str, Any] = {}
-    for each in describe_params(methods()[method]):
-        low, high = each["low"], each["high"]
-        match each["type"]:
+    for param in describe_params(methods()[method]):
+        low, high = param["low"], param["high"]
+        match param["type"]:
             case _ if rng.random() < 0.5:
                 continue
             case "bool":
-                out[each["name"]] = rng.random() < 0.5
+                out[param["name"]] = rng.random() < 0.5
             case "int" if low is not None:
-                out[each["name"]] = rng.choice([low, low + 1, rng.randint(low, min(9, high or 9) if low < 9 else high)])
+                out[param["name"]] = rng.choice([low, low + 1, rng.randint(low, min(9, high or 9) if low < 9 else high)])
             case "float" if None not in (low, high):
-                out[each["name"]] = rng.choice([low, rng.uniform(low, high), high])
-            case "str" if each["choices"]:
-                out[each["name"]] = rng.choice(each["choices"])
+                out[param["name"]] = rng.choice([low, rng.uniform(low, high), high])
+            case "str" if param["choices"]:
+                out[param["name"]] = rng.choice(param["choices"])
     if out.get("min_ngram", 0) > out.get("max_ngram", 3):
         del out["min_ngram"]
     return out
@@ -96,8 +96,8 @@ def test_what_drafts_from_the_text_does_so_with_any_settings(method: str, tree: 
         model = ToyModel(seed, memory=rng.randint(1, 4), vocabulary=rng.randint(2, 12), tree=tree)
         talk = Talk(World(model, letters=range(len(model.ids))), (method, seed))
         for _ in range(4):
-            ways = [(each, any_settings(each, rng)) for each in (method, method, "greedy")]
-            talk.ask(ways[0], ways)
+            choices = [(name, any_settings(name, rng)) for name in (method, method, "greedy")]
+            talk.ask(choices[0], choices)
         accepted += talk.accepted[method]
         talk.conversation.close()
     assert accepted > 50

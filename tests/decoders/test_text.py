@@ -133,18 +133,18 @@ def check(codec: Codec, ids: Sequence[int], fused: bool) -> None:
     """All that holds for a stream without stops."""
     full = codec.decode(ids)
     ends = boundaries(full)
-    stream, shown = TextStream(codec.decode), ""
+    stream, text = TextStream(codec.decode), ""
     for n, token in enumerate(ids, 1):
-        shown += stream.push(token)
-        assert full.startswith(shown + stream.waiting)
+        text += stream.push(token)
+        assert full.startswith(text + stream.waiting)
         assert stream.waiting == stream.held  # nothing waits for a stop
-        assert len(shown) in ends
+        assert len(text) in ends
         if not fused:  # nothing is held but an unfinished character and the last cluster
             now = codec.decode(ids[:n])
-            assert (shown + stream.held).rstrip("\ufffd") == now.rstrip("\ufffd")
-            assert len(now) - len(shown + stream.held) <= 3
+            assert (text + stream.held).rstrip("\ufffd") == now.rstrip("\ufffd")
+            assert len(now) - len(text + stream.held) <= 3
             assert len(stream.held) <= max((len(c) for c in regex.findall(r"\X", now)), default=0)
-    assert shown + stream.flush() == full
+    assert text + stream.flush() == full
     assert stream.flush() == ""
 
 
@@ -203,18 +203,18 @@ def test_no_stop_is_half_shown(name: str, data: st.DataObject, text: str, string
     codec = CODECS[name]()
     ids = [codec.byte(b) for b in text.encode()] if in_bytes else codec.encode(text)
     full = codec.decode(ids)
-    wanted = cut(full, strings)
-    stream, shown, stopped_at = TextStream(codec.decode, Stops(strings)), "", len(ids)
+    expected = cut(full, strings)
+    stream, written, stopped_at = TextStream(codec.decode, Stops(strings)), "", len(ids)
     for n, token in enumerate(ids):
         piece = stream.push(token)
         assert not (piece and stopped_at < n)
-        shown += piece
-        assert wanted.startswith(shown + stream.waiting)
+        written += piece
+        assert expected.startswith(written + stream.waiting)
         if stream.stopped:
             stopped_at = min(stopped_at, n)
-            assert shown == wanted
-    assert shown + stream.flush() == wanted
-    assert stream.stopped == (wanted != full)
+            assert written == expected
+    assert written + stream.flush() == expected
+    assert stream.stopped == (expected != full)
     if len(strings) == 1 and name != "sentencepiece" and strings[0] in full and "\ufffd" not in full:
         # Not a token later than needed.
         assert strings[0] in codec.decode(ids[: stopped_at + 1])
@@ -259,9 +259,9 @@ def test_invalid_bytes_are_let_go() -> None:
         codec = CODECS[name]()
         ids = [codec.byte(0xFF)] * 1000
         stream = TextStream(codec.decode)
-        shown = "".join(map(stream.push, ids))
-        assert len(shown) >= 990
-        assert shown + stream.flush() == codec.decode(ids)
+        text = "".join(map(stream.push, ids))
+        assert len(text) >= 990
+        assert text + stream.flush() == codec.decode(ids)
 
 
 def test_a_long_run_of_byte_tokens_is_let_go_before_it_ends() -> None:
@@ -336,9 +336,9 @@ class Table:
         self.known: list[str] = []
 
     def encode(self, text: str) -> list[int]:
-        found = pieces(text)
-        self.known += sorted(set(found) - set(self.known))
-        return [self.known.index(piece) for piece in found]
+        ids = pieces(text)
+        self.known += sorted(set(ids) - set(self.known))
+        return [self.known.index(piece) for piece in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self.known[id] for id in ids)
@@ -401,10 +401,10 @@ LOOPS = {
 
 @pytest.mark.parametrize(("text", "loop"), LOOPS.values(), ids=LOOPS)
 def test_it_fires_on_loops(text: str, loop: Loop) -> None:
-    found = first_loop(PARAGRAPH + text)
-    assert found is not None
-    assert found[1] == loop
-    assert found[0] < 800
+    first = first_loop(PARAGRAPH + text)
+    assert first is not None
+    assert first[1] == loop
+    assert first[0] < 800
 
 
 def words(count: int) -> list[str]:
@@ -430,18 +430,18 @@ def test_nothing_without_repeats_sets_it_off(unit: list[str], start: int) -> Non
 def test_it_agrees_with_its_definition(seed: int) -> None:
     """Counted from scratch at each token, over stretches of loops broken here and there."""
     rng = random.Random(seed)
-    known = words(4)
+    words_ = words(4)
     ids: list[int] = []
     while len(ids) < 900:
         unit = [rng.randrange(4) for _ in range(rng.choice((1, 2, 3, 7, 20, rng.randint(1, 60))))]
         ids += [*islice(cycle(unit), rng.randrange(400)), rng.randrange(4)]
-    guard = LoopGuard(lambda tokens: "".join(known[token] for token in tokens))
+    guard = LoopGuard(lambda tokens: "".join(words_[token] for token in tokens))
     counts = [0] * (LAGS + 1)
     for at, token in enumerate(ids):
         for lag in range(1, LAGS + 1):
             counts[lag] = counts[lag] + 1 if at >= lag and ids[at - lag] == token else 0
-        wanted = [lag for lag in range(1, LAGS + 1) if counts[lag] + lag >= max(WORDS[1], WORDS[0] * lag)]
+        lags = [lag for lag in range(1, LAGS + 1) if counts[lag] + lag >= max(WORDS[1], WORDS[0] * lag)]
         loop = guard.push(token)
-        assert (loop.period if loop else None) == (wanted[0] if wanted else None)
+        assert (loop.period if loop else None) == (lags[0] if lags else None)
         if loop:
             return

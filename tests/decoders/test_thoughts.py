@@ -30,17 +30,17 @@ HI = [{"role": "user", "content": "Hi"}]
 
 def parted(steps: Sequence[StepRecord], tail: str = "") -> tuple[str, str]:
     """Thought and answer of some steps, whose spans add up to their text and tokens."""
-    told = ["", ""]
+    pieces = ["", ""]
     part = 0
     for step in steps:
         at = 0
         assert step.spans
         for part, characters, _ in step.spans:
-            told[part] += step.text[at : at + characters]
+            pieces[part] += step.text[at : at + characters]
             at += characters
         assert (at, sum(tokens for _, _, tokens in step.spans)) == (len(step.text), len(step.tokens))
-    told[part] += tail
-    return told[1], told[0]
+    pieces[part] += tail
+    return pieces[1], pieces[0]
 
 
 def thinking(name: str) -> dict[str, Any]:
@@ -59,10 +59,10 @@ def test_three_turns(name: str, runtime: str) -> None:
     model, family, method = thinker(name, runtime), FAMILIES[name], "greedy" if runtime == "transformers" else "lookup"
     assert model.info.thinking is not None
     assert model.info.thinking.marks == family.marks
-    talk, chat, own, before = Conversation(model), list(HI), list(HI), 0
+    talk, chat, messages, before = Conversation(model), list(HI), list(HI), 0
     for turn in range(3):
         prompt = encode_prompt(model, chat, variables=thinking(name))
-        assert spelled(model, prompt) == rendered(name, own)
+        assert spelled(model, prompt) == rendered(name, messages)
         generation = Generation(talk, prompt, method, max_tokens=40)
         steps = list(generation)
         assert parted(steps) == (THOUGHT, ANSWER)
@@ -71,7 +71,7 @@ def test_three_turns(name: str, runtime: str) -> None:
             assert generation.reused >= before
         before = len(generation.tokens) - 1
         chat += [{"role": "assistant", "content": ANSWER, "thought": THOUGHT}, {"role": "user", "content": f"More {turn}"}]
-        own += [{"role": "assistant", **family.structured(THOUGHT, ANSWER)}, chat[-1]]
+        messages += [{"role": "assistant", **family.structured(THOUGHT, ANSWER)}, chat[-1]]
 
 
 def spelled(model: Model, prompt: Sequence[int]) -> str:
@@ -91,23 +91,23 @@ def rendered(name: str, chat: Sequence[Any]) -> str:
 def test_switched_off(name: str, runtime: str) -> None:
     """Where the prompt closes the thought, there is none; where only words ask for it, the model is free to."""
     model, (_, variables) = thinker(name, runtime), FAMILIES[name].off
-    told = parted(list(answer(model, HI, variables)))
-    assert told == (("" if name != "told" else THOUGHT), ANSWER)
+    pieces = parted(list(answer(model, HI, variables)))
+    assert pieces == (("" if name != "told" else THOUGHT), ANSWER)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize(("budget", "kept"), [(0, ""), (1, "Hm,"), (2, THOUGHT), (9, THOUGHT)])
+@pytest.mark.parametrize(("budget", "thought"), [(0, ""), (1, "Hm,"), (2, THOUGHT), (9, THOUGHT)])
 @pytest.mark.parametrize(("name", "method"), [("opens", "beam"), ("opened", "lookup"), ("channels", "greedy")])
-def test_a_budget_ends_the_thought(name: str, method: str, budget: int, kept: str, runtime: str) -> None:
+def test_a_budget_ends_the_thought(name: str, method: str, budget: int, thought: str, runtime: str) -> None:
     """The end mark is put in after so many tokens, a note says so, and the answer follows."""
     model = thinker(name, runtime)
     talk, prompt = Conversation(model), encode_prompt(model, HI)
     for _ in range(2):  # the second time a draft holds the end already
         steps = list(Generation(talk, prompt, method, think_budget=budget, max_tokens=40))
-        assert parted(steps) == (kept, ANSWER)
+        assert parted(steps) == (thought, ANSWER)
         forced = [step for step in steps if step.note.startswith("The thought had its")]
         # Of the channels' model the end of the thought is one token, and comes where the budget has just been kept.
-        assert len(forced) == (budget < 9 and kept != THOUGHT) or kept == THOUGHT
+        assert len(forced) == (budget < 9 and thought != THOUGHT) or thought == THOUGHT
         assert all(part == 1 for step in forced for part, _, _ in step.spans)
 
 
@@ -141,9 +141,9 @@ def test_a_cancel_loses_nothing() -> None:
 @pytest.fixture
 def lanes() -> Iterator[tuple[Lanes, list[Event]]]:
     events: list[Event] = []
-    made = Lanes(events.append)
-    yield made, events
-    made.clear()
+    worker = Lanes(events.append)
+    yield worker, events
+    worker.clear()
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -207,24 +207,24 @@ def test_how_a_template_writes_thoughts(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.words])
 def test_words_switch_thinking(name: str) -> None:
-    found = template(FAMILIES[name].template)
-    assert found.form is not None
+    thinking = template(FAMILIES[name].template)
+    assert thinking.form is not None
     ask = [{"role": "user", "content": "Hi"}]
-    prompts = {word: found.render(ask, None, found.variables(word, {})) for word in ("", *found.form.words)}
-    assert prompts[found.form.info.default] == prompts[""]
-    states = {word: found.form.marks.state(prompt) for word, prompt in prompts.items()}
+    prompts = {word: thinking.render(ask, None, thinking.variables(word, {})) for word in ("", *thinking.form.words)}
+    assert prompts[thinking.form.info.default] == prompts[""]
+    states = {word: thinking.form.marks.state(prompt) for word, prompt in prompts.items()}
     if "off" in prompts:
         assert prompts["off"] != prompts["on"]
         assert states["on"] != "answer"
-    with pytest.raises(UserError, match=", ".join(found.form.info.words)):
-        found.variables("sometimes", {})
+    with pytest.raises(UserError, match=", ".join(thinking.form.info.words)):
+        thinking.variables("sometimes", {})
 
 
 def test_variables_are_those_that_the_template_reads() -> None:
-    found = template(FAMILIES["closed"].template)
-    assert found.variables("on", {"reasoning_effort": "max"}) == {"thinking": True, "reasoning_effort": "max"}
+    thinking = template(FAMILIES["closed"].template)
+    assert thinking.variables("on", {"reasoning_effort": "max"}) == {"thinking": True, "reasoning_effort": "max"}
     with pytest.raises(UserError, match=r"no variable 'reasonin_effort'.*reasoning_effort"):
-        found.variables("", {"reasonin_effort": "max"})
+        thinking.variables("", {"reasonin_effort": "max"})
 
 
 PLAIN = "{% for m in messages %}" + TURN + "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
@@ -232,13 +232,13 @@ PLAIN = "{% for m in messages %}" + TURN + "{% endfor %}{% if add_generation_pro
 
 def test_models_that_do_not_think() -> None:
     """None is found; `off` asks for nothing, other words are refused, and a thought that is sent along is left out."""
-    found = template(PLAIN)
-    assert found.form is None
-    assert found.variables("off", {}) == {}
+    thinking = template(PLAIN)
+    assert thinking.form is None
+    assert thinking.variables("off", {}) == {}
     with pytest.raises(UserError, match="does not think"):
-        found.variables("on", {})
+        thinking.variables("on", {})
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "thought": "c"}]
-    assert found.render(messages) == "<|user|>a<|end|><|user|>b<|end|><|assistant|>"
+    assert thinking.render(messages) == "<|user|>a<|end|><|user|>b<|end|><|assistant|>"
 
 
 @pytest.mark.parametrize(
@@ -250,9 +250,9 @@ def test_no_template_can_fail_a_load(source: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_marks_that_only_the_vocabulary_or_the_checkpoint_tells() -> None:
-    found = from_vocabulary({"<think>": 7, "</think>": 8, "<|end|>": 9})
-    assert found is not None
-    assert found.info.marks == ("<think>", "</think>")
+    thinking = from_vocabulary({"<think>": 7, "</think>": 8, "<|end|>": 9})
+    assert thinking is not None
+    assert thinking.info.marks == ("<think>", "</think>")
     assert from_vocabulary({"<think>": 7, "<|end|>": 9}) is None
     spec = {
         "fields": {
@@ -260,9 +260,9 @@ def test_marks_that_only_the_vocabulary_or_the_checkpoint_tells() -> None:
             "content": {"close": "<turn|>", "content": "text"},
         }
     }
-    found = from_response_template(spec)
-    assert found is not None
-    assert (found.info.marks, found.marks.before) == (("<|channel>thought", "<channel|>"), "\n")
+    thinking = from_response_template(spec)
+    assert thinking is not None
+    assert (thinking.info.marks, thinking.marks.before) == (("<|channel>thought", "<channel|>"), "\n")
     assert from_response_template(None) is from_response_template({"fields": {"content": {}}}) is None
 
 
@@ -298,7 +298,7 @@ def names_of(marks: Marks) -> dict[str, int]:
 def part(marks: Marks, whole: str, cuts: list[int], *, atoms: bool, prompt: str = "") -> tuple[str, str]:
     """Thought and answer of a text that comes in tokens of some lengths."""
     names = names_of(marks) if atoms else {}
-    splitter, row, told, at = Splitter(compile_rules(marks, names), marks.state(prompt)), units(whole, names), ["", ""], 0
+    splitter, row, pieces, at = Splitter(compile_rules(marks, names), marks.state(prompt)), units(whole, names), ["", ""], 0
     for i in range(len(row) + 1):
         size = cuts[i % len(cuts)]
         piece = row[at : at + size]
@@ -307,10 +307,10 @@ def part(marks: Marks, whole: str, cuts: list[int], *, atoms: bool, prompt: str 
         at += len(piece)
         atom = piece[-1] if piece and isinstance(piece[-1], int) else None
         for kind, text in splitter.push("".join(unit for unit in piece if isinstance(unit, str)), atom):
-            told[kind] += text
+            pieces[kind] += text
     for kind, text in splitter.finish():
-        told[kind] += text
-    return told[1], told[0]
+        pieces[kind] += text
+    return pieces[1], pieces[0]
 
 
 @TRIES

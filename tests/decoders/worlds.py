@@ -60,15 +60,17 @@ def int8() -> World:
 
 def built_in(*, ahead: bool = False, eagle: bool = False, **options: Any) -> World:
     """The built-in models; their ids are words."""
-    given = LoadOptions(device="cpu", threads=1, **options)
-    target, draft = load_model("builtin", given), load_model("builtin-draft", given)
-    asked = ("Write as JSON: name Anna, age 20, city Paris.", f"Repeat this text exactly: {TEXTS[0]}")
-    prompts = [encode_prompt(target, text) for text in asked]
+    load_options = LoadOptions(device="cpu", threads=1, **options)
+    target, draft = load_model("builtin", load_options), load_model("builtin-draft", load_options)
+    questions = ("Write as JSON: name Anna, age 20, city Paris.", f"Repeat this text exactly: {TEXTS[0]}")
+    prompts = [encode_prompt(target, text) for text in questions]
     constraints = {name: CONSTRAINTS[name] for name in ("flat", "regex")}
     if ahead:
-        return World(target, (OwnThread(lambda: load_model("builtin-draft", given)),), constraints=constraints, prompts=prompts)
+        return World(
+            target, (OwnThread(lambda: load_model("builtin-draft", load_options)),), constraints=constraints, prompts=prompts
+        )
     if eagle:
-        return World(target, head=find_model("builtin-eagle", given).beside("builtin-eagle", target), prompts=prompts)
+        return World(target, head=find_model("builtin-eagle", load_options).beside("builtin-eagle", target), prompts=prompts)
     return World(target, (draft,), constraints=constraints, prompts=prompts)
 
 
@@ -189,16 +191,16 @@ class World:
     def ways(self) -> list[tuple[str, list[dict[str, Any]]]]:
         """The methods that give plain decoding's text here, and settings to try each with."""
         pard = any(draft.info.pard_token is not None for draft in self.drafts)
-        asked = {"draft_model": bool(self.drafts), "pard": pard, "head": self.head and self.head.info}
+        helpers = {"draft_model": bool(self.drafts), "pard": pard, "head": self.head and self.head.info}
         able = self.model.info.capabilities
-        found = [
+        names = [
             (name, [{}, *VARIANTS.get(name, ())])
             for name, method in methods().items()
-            if method.label == "identical" and not unavailable(method, able, **asked)  # type: ignore[arg-type]
+            if method.label == "identical" and not unavailable(method, able, **helpers)  # type: ignore[arg-type]
             if name not in self.without
         ]
-        own = {"greedy", "lookup", self.head.info.kind} if self.head is not None else {name for name, _ in found}
-        return [(name, settings) for name, settings in found if name in own]
+        kinds = {"greedy", "lookup", self.head.info.kind} if self.head is not None else {name for name, _ in names}
+        return [(name, settings) for name, settings in names if name in kinds]
 
     def answer(self, prompt: Sequence[int], sampling: Sampling, constraint: str) -> list[int]:
         key = (*prompt, sampling, constraint)
@@ -239,31 +241,31 @@ class Talk:
                 return self.prompt
         return new
 
-    def ask(self, way: Way, others: Sequence[Way]) -> None:
+    def ask(self, way: Way, switches: Sequence[Way]) -> None:
         """Ask for an answer that begins in one way, and compare."""
         rng, world, prompt = self.rng, self.world, self.next_prompt()
         sampling, constraint = rng.choice(SAMPLINGS), rng.choice(("", "", *world.constraints))
         whole = world.answer(prompt, sampling, constraint)
         eos = world.ends if constraint else (whole[rng.randrange(len(whole))],) if rng.random() < 0.2 else ()
         limit = rng.choice((TOKENS, TOKENS, rng.randint(1, TOKENS)))
-        wanted = whole[: next((i for i, token in enumerate(whole, 1) if token in eos), len(whole))][:limit]
-        told = f"{way}, {sampling}, {constraint}, {eos}: {prompt}"
+        expected = whole[: next((i for i, token in enumerate(whole, 1) if token in eos), len(whole))][:limit]
+        case = f"{way}, {sampling}, {constraint}, {eos}: {prompt}"
         world.model.info = replace(world.model.info, eos_ids=eos)
         options: dict[str, Any] = {"sampling": sampling, "constraint": world.constraints.get(constraint), "max_tokens": limit}
         generation = Generation(self.conversation, prompt, way[0], settings=way[1], **options)
         ends, switching = rng.randint(1, 60), rng.random() < 0.4
         while generation.finish_reason is None:
             step = generation.advance()
-            assert generation.answer == wanted[: len(generation.answer)], told
+            assert generation.answer == expected[: len(generation.answer)], case
             if step is not None:
                 self.accepted[step.method] += step.accepted
                 check(step.tree, eos)
             if generation.finish_reason is None and len(generation.answer) >= ends:
                 generation.cancel()
             elif generation.finish_reason is None and switching and rng.random() < 0.4:
-                generation.switch(*rng.choice(others))
+                generation.switch(*rng.choice(switches))
         if generation.finish_reason != "cancelled":
-            assert (generation.answer, generation.finish_reason) == (wanted, "eos" if wanted[-1] in eos else "length"), told
+            assert (generation.answer, generation.finish_reason) == (expected, "eos" if expected[-1] in eos else "length"), case
         assert list(self.conversation.session.tokens) == generation.tokens[: self.conversation.session.length]
         self.prompt, self.text = prompt, list(generation.tokens)
 

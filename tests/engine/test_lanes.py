@@ -333,10 +333,10 @@ def test_a_paused_step_tells_all_of_its_text(desk: Desk) -> None:
         desk.lanes.grant_passes(GrantPasses(1))
         desk.run()
         steps = steps_of(desk.events, 1)
-        shown = "".join(step.text for step in steps) + steps[-1].held
+        written = "".join(step.text for step in steps) + steps[-1].held
         decoded = teller.decode([token for step in steps for token in step.tokens])
-        assert shown == decoded.rstrip("\ufffd")  # what is missing is half a character at most
-        grown += bool(steps[-1].held) and not text.startswith(shown + " ")
+        assert written == decoded.rstrip("\ufffd")  # what is missing is half a character at most
+        grown += bool(steps[-1].held) and not text.startswith(written + " ")
     assert grown > 9
     desk.lanes.pause(Pause(1, False))
     desk.run()
@@ -369,10 +369,10 @@ def test_an_answer_that_was_not_watched_is_weighed_afterwards(desk: Desk, method
     for i in order:
         step = steps[i]
         desk.lanes.score_step(ScoreStep(2, starts[i], step.tokens[-1], step.tree_tokens, step.tree_parents, step.path))
-        told = desk.events[-1]
-        assert isinstance(told, StepScores)
-        assert (told.id, told.before) == (2, starts[i])
-        assert told.probs == pytest.approx(watched[i].probs)
+        event = desk.events[-1]
+        assert isinstance(event, StepScores)
+        assert (event.id, event.before) == (2, starts[i])
+        assert event.probs == pytest.approx(watched[i].probs)
     desk.lanes.start(target, Generate(3, prompt="hi", method=method))
     desk.run()
     assert text_of(desk.events, 3) == TEXT
@@ -511,7 +511,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
     "Sequence[float]": st.lists(seconds, max_size=8), "Sequence[str]": st.lists(texts, max_size=8),
     "Sequence[Sequence[int]]": st.lists(st.lists(numbers, max_size=3), max_size=4),
 }  # fmt: skip
-steps = st.builds(StepRecord, **{each.name: KINDS[str(each.type)] for each in fields(StepRecord)})
+steps = st.builds(StepRecord, **{field.name: KINDS[str(field.type)] for field in fields(StepRecord)})
 messages = st.one_of(
     st.builds(Load, id=numbers, model=texts, context=st.none() | numbers),
     st.builds(Generate, id=numbers, prompt=st.none() | texts, settings=names, sampling=names, stop=st.lists(texts)),
@@ -571,18 +571,18 @@ def test_anything_else_is_refused(line: bytes) -> None:
     ],
 )
 def test_what_memory_is_lacking_for_is_told_as_memory(error: Exception) -> None:
-    told = failure(1, error, "m")
-    assert (told.cause, "not enough memory for m" in told.sentence) == ("memory", True)
+    event = failure(1, error, "m")
+    assert (event.cause, "not enough memory for m" in event.sentence) == ("memory", True)
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("words", "cause"),
     [
         ("/src/ggml/ops.cpp:13: unsupported types\n\n", "(unsupported types; see"),
         ("terminate called after throwing an instance of 'std::out_of_range'\n  what():  no such key\n", "(no such key; see"),
         ("/src/ggml/ops.cpp:13: older\n" + "x\n" * 2000, "(signal 6, Aborted; see"),
     ],
 )
-def test_the_last_words_of_a_library_are_the_cause(said: str, told: str, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text(f"{said}Fatal Python error: Aborted\n  File 1\n")
-    assert told in ending(-6, True, tmp_path / "log", "model.gguf")
+def test_the_last_words_of_a_library_are_the_cause(words: str, cause: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(f"{words}Fatal Python error: Aborted\n  File 1\n")
+    assert cause in ending(-6, True, tmp_path / "log", "model.gguf")

@@ -179,12 +179,12 @@ def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
     assert isinstance(events[-1], messages.Finished)
     assert events[-1].reason == "length"
     assert text_of(events, id) == "alpha 0 beta 1 gamma"
-    id, seen = client.generate("hello"), list[messages.Event]()
-    while not any(isinstance(event, messages.Finished) for event in seen):
+    id, received = client.generate("hello"), list[messages.Event]()
+    while not any(isinstance(event, messages.Finished) for event in received):
         event = client.wait(120)
         assert event is not None
-        seen += [event, *client.drain()]
-    assert text_of(seen, id) == ANSWER
+        received += [event, *client.drain()]
+    assert text_of(received, id) == ANSWER
     assert client.drain() == []
     assert client.wait(0.01) is None
 
@@ -193,23 +193,23 @@ def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
     load = client.load(recorded(tmp_path, pace=0.005))
     answer(client, load)
     id = client.generate("long")
-    seen: list[messages.Event] = []
-    until(client, seen, lambda seen: len(steps_of(seen, id)) >= 10)
+    received: list[messages.Event] = []
+    until(client, received, lambda received: len(steps_of(received, id)) >= 10)
     pid = client.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    until(client, seen, ended(id))
-    (failed,) = failures(seen)
-    assert seen[-1] is failed
+    until(client, received, ended(id))
+    (failed,) = failures(received)
+    assert received[-1] is failed
     assert (failed.id, failed.cause, failed.other_ids) == (id, "died", [])
     assert "signal 9" in failed.sentence
     assert "chat is safe" in failed.sentence
-    assert LONG.startswith(text_of(seen, id))
+    assert LONG.startswith(text_of(received, id))
     assert client.wait(0.2) is None  # once, and nothing starts by itself
 
-    again = client.generate("short")
-    events = answer(client, again)
-    assert text_of(events, again) == SHORT
+    second = client.generate("short")
+    events = answer(client, second)
+    assert text_of(events, second) == SHORT
     assert [event.id for event in events if isinstance(event, messages.Loaded)] == [load]
     assert client.pid != pid
 
@@ -287,11 +287,11 @@ TEXT = "The keeper of the lighthouse wrote every evening how far the waves had c
 
 
 def remember(client: EngineClient, command: messages.Remember) -> messages.Remembered:
-    seen: list[messages.Event] = []
+    events: list[messages.Event] = []
     client.send(command)
-    until(client, seen, lambda seen: bool(seen) and isinstance(seen[-1], messages.Remembered))
-    assert isinstance(seen[-1], messages.Remembered)
-    return seen[-1]
+    until(client, events, lambda events: bool(events) and isinstance(events[-1], messages.Remembered))
+    assert isinstance(events[-1], messages.Remembered)
+    return events[-1]
 
 
 def test_what_is_remembered_is_drafted_from_until_it_is_forgotten(tmp_path: Path) -> None:
@@ -328,9 +328,9 @@ def models(tmp_path: Path) -> tuple[str, str]:
     return recorded(tmp_path / "one"), recorded(tmp_path / "two", more={"hello": "Something else entirely 🙂 " * 20})
 
 
-def load(engine: BareEngine, own: str, **guests: str) -> list[messages.Event]:
+def load(engine: BareEngine, chat_model: str, **guests: str) -> list[messages.Event]:
     """Load the chat's model and secondary ones; return their events."""
-    engine.send(messages.Load(1, own))
+    engine.send(messages.Load(1, chat_model))
     engine.until(1, messages.Loaded)
     events = []
     for id, (key, model) in enumerate(guests.items(), 2):
@@ -391,10 +391,10 @@ def test_freeing_a_model_ends_its_answers_alone(engine: BareEngine, models: tupl
     load(engine, models[0], guest=models[1].replace("pace=0.0", "pace=0.01"), other=models[1])
     for id, key in ((10, ""), (11, "guest"), (12, "other")):
         engine.send(messages.Generate(id, lane=f"race-{id}", prompt="long", model=key))
-    begun = engine.until(12, messages.Started)
+    started = engine.until(12, messages.Started)
     engine.send(messages.UnloadSecondary("guest"))
     reasons: dict[int, str] = {}
-    for event in chain(begun, engine.events()):
+    for event in chain(started, engine.events()):
         if isinstance(event, messages.Finished):
             reasons[event.id] = event.reason
         if len(reasons) == 3:
@@ -423,8 +423,8 @@ def test_a_killed_engine_loads_the_chats_model_first_and_then_its_guest(log: Pat
         assert isinstance(list(client.stream(client.load(models[0])))[-1], messages.Loaded)
         assert client.pid is not None
         os.kill(client.pid, signal.SIGKILL)
-        seen: list[messages.Event] = []
-        until(client, seen, lambda seen: any(isinstance(e, messages.Failed) and e.cause == "died" for e in seen))
+        received: list[messages.Event] = []
+        until(client, received, lambda received: any(isinstance(e, messages.Failed) and e.cause == "died" for e in received))
         id = client.next_id()
         client.send(messages.LoadSecondary(id, "guest", models[1]))
         events = list(client.stream(id))

@@ -70,10 +70,10 @@ def with_ids(written: Written) -> list[bytes]:
 
 @contextmanager
 def chatting(client: EngineClient, model: str) -> Iterator[Dialogue]:
-    made = Dialogue(client, "", known_methods(), "greedy")
-    made.load_model(model)
-    until(made, lambda: made.phase == "ready")
-    yield made
+    dialogue = Dialogue(client, "", known_methods(), "greedy")
+    dialogue.load_model(model)
+    until(dialogue, lambda: dialogue.phase == "ready")
+    yield dialogue
 
 
 @pytest.mark.parametrize(("engine", "stream"), [("vLLM", with_ids), ("llama-server", llama_server)])

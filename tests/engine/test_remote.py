@@ -55,7 +55,7 @@ def test_a_server_answers_without_torch_in_any_process(tmp_path: Path) -> None:
         assert ready.unavailable["lookup"].endswith("decodes, and it decides how.")
         events = answer(client, client.generate("hi", max_tokens=40))
         assert client.pid is not None
-        maps = {Path(each.path).name for each in psutil.Process(client.pid).memory_maps()} if os.name == "posix" else set()
+        maps = {Path(region.path).name for region in psutil.Process(client.pid).memory_maps()} if os.name == "posix" else set()
     started, finished = events[0], events[-1]
     assert isinstance(started, messages.Started)
     assert (started.method, started.certainty) == ("ngram-simple", "exact")
@@ -90,8 +90,8 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
         until(client, lambda event: bool(events.append(event)) or isinstance(event, messages.PieceTable))  # type: ignore[func-returns-value]
         said_all.set()
         events += client.stream(id)
-    said = [event.sentence for event in events if isinstance(event, messages.Failed) and not event.ended]
-    assert said == [
+    sentences = [event.sentence for event in events if isinstance(event, messages.Failed) and not event.ended]
+    assert sentences == [
         "A server's answer cannot be paused. esc stops it.",
         f"lookup is not used there: {fake.url.removeprefix('http://')} decodes, and it decides how.",
     ]
@@ -102,13 +102,13 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
     assert events[-1].served["certainty"] == "exact"
 
 
-@pytest.mark.parametrize(("options", "said"), [({"accept": "rejection"}, "decides which draft tokens it accepts")])
-def test_what_no_server_can_do_is_refused(client: EngineClient, options: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("options", "sentence"), [({"accept": "rejection"}, "decides which draft tokens it accepts")])
+def test_what_no_server_can_do_is_refused(client: EngineClient, options: dict[str, Any], sentence: str) -> None:
     with serving("vLLM", vllm(WRITTEN)) as fake:
         loaded(client, fake.url)
         failed = answer(client, client.generate("hi", **options))[-1]
         assert isinstance(failed, messages.Failed)
-        assert said in failed.sentence
+        assert sentence in failed.sentence
         assert isinstance(answer(client, client.generate("hi"))[-1], messages.Finished)
         client.send(messages.Work(99, "measure"))
         assert "a server decides how it decodes" in until(client, lambda event: isinstance(event, messages.Failed)).sentence  # type: ignore[attr-defined]
@@ -155,10 +155,10 @@ def test_a_measured_thought_has_its_marks_among_the_tokens(opened: bool) -> None
             await model.close()
 
     with serving("llama-server", stream) as fake:
-        found = asyncio.run(measured(fake.url))
-        asked = next(body for path, _, body in fake.asked if path == "/v1/chat/completions")
-    assert asked["reasoning_format"] == "none"
-    assert found["text"] == "<think>Hm, so</think>Hi there"
+        pieces = asyncio.run(measured(fake.url))
+        request = next(body for path, _, body in fake.asked if path == "/v1/chat/completions")
+    assert request["reasoning_format"] == "none"
+    assert pieces["text"] == "<think>Hm, so</think>Hi there"
 
 
 def test_a_cancel_right_behind_its_prompt_ends_the_answer(client: EngineClient) -> None:

@@ -46,11 +46,11 @@ def answer(client: EngineClient, id: int) -> list[Event]:
     return list(client.stream(id))
 
 
-def until(client: EngineClient, seen: list[Event], enough: Callable[[list[Event]], bool]) -> None:
-    while not enough(seen):
+def until(client: EngineClient, events: list[Event], enough: Callable[[list[Event]], bool]) -> None:
+    while not enough(events):
         event = client.wait(120)
-        assert event is not None, f"nothing comes; the last were {seen[-3:]}"
-        seen.append(event)
+        assert event is not None, f"nothing comes; the last were {events[-3:]}"
+        events.append(event)
 
 
 def wait_until(holds: Callable[[], object]) -> None:
@@ -62,8 +62,8 @@ def wait_until(holds: Callable[[], object]) -> None:
 
 
 def ended(*ids: int) -> Callable[[list[Event]], bool]:
-    def check(seen: list[Event]) -> bool:
-        over = {event.id for event in seen if isinstance(event, Finished) or (isinstance(event, Failed) and event.ended)}
+    def check(events: list[Event]) -> bool:
+        over = {event.id for event in events if isinstance(event, Finished) or (isinstance(event, Failed) and event.ended)}
         return over >= set(ids)
 
     return check

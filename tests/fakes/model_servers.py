@@ -58,12 +58,12 @@ class Written:
 
 def of_words(*passes: str, drafted: int = 8) -> Written:
     """An answer whose tokens are words: `of_words("The", " fox ran", " away .")`."""
-    made = []
+    drafted_words = []
     for i, text in enumerate(passes):
         parts = text.split(" ")
         words = [parts[0], *(f" {part}" for part in parts[1:])] if parts[0] else [f" {part}" for part in parts[1:]]
-        made.append(Pass(tuple(word.encode() for word in words), drafted if i and len(words) > 1 else 0))
-    return Written(tuple(made), eos=False)
+        drafted_words.append(Pass(tuple(word.encode() for word in words), drafted if i and len(words) > 1 else 0))
+    return Written(tuple(drafted_words), eos=False)
 
 
 def event(body: Any) -> bytes:
@@ -107,9 +107,9 @@ def llama_server(written: Written, finish: str = "stop") -> list[bytes]:
     """An event for each token; all of a pass have its time and its counts."""
 
     def timings(at: int, number: int) -> dict[str, Any]:
-        begun = written.passes[: at + 1]
-        drafted = sum(one.drafted for one in begun)
-        accepted = sum(one.accepted for one in begun) if at < len(written.passes) - 1 else written.accepted
+        passes = written.passes[: at + 1]
+        drafted = sum(one.drafted for one in passes)
+        accepted = sum(one.accepted for one in passes) if at < len(written.passes) - 1 else written.accepted
         counts = {"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {}
         prompt = {"cache_n": 2, "prompt_n": 11, "prompt_ms": 31.5}
         return {**prompt, "predicted_n": number, "predicted_ms": 0.001 + at * 1.25, **counts}
@@ -123,7 +123,7 @@ def llama_server(written: Written, finish: str = "stop") -> list[bytes]:
     return [*out, event(_chat({}, finish)), event(LAST | {"usage": usage, "timings": last}), DONE]
 
 
-def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, ids: Sequence[int] = ()) -> list[bytes]:
+def vllm(written: Written, merged: Sequence[int] = (), detailed: bool = True, ids: Sequence[int] = ()) -> list[bytes]:
     """An event for each pass with its tokens' ids.
 
     Args:
@@ -138,9 +138,9 @@ def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, ids: S
         chunks.append((before[0] + text, before[1] + count))
     number = 0
     for i, (text, count) in enumerate(chunks, 1):
-        own = list((ids or range(100, 10_000))[number : number + count])
+        own_ids = list((ids or range(100, 10_000))[number : number + count])
         number += count
-        out.append(event(_chat({"content": text}, "stop" if i == len(chunks) else None, choice={"token_ids": own})))
+        out.append(event(_chat({"content": text}, "stop" if i == len(chunks) else None, choice={"token_ids": own_ids})))
     drafts = [(count - 1, one.drafted) for count, one in zip(written.lengths, written.passes, strict=False) if one.drafted]
     accepted, drafted = [a for a, _ in drafts], [d for _, d in drafts]
     account: dict[str, Any] = {"num_spec_steps": len(drafts), "num_accepted_draft_tokens": sum(accepted)}
@@ -148,7 +148,7 @@ def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, ids: S
     if drafts:
         account |= {"per_step_accepted": accepted, "per_step_drafted": drafted}
     usage = {"prompt_tokens": 13, "total_tokens": 13 + number, "completion_tokens": number}
-    metrics = {"metrics": {"speculative_decoding": account}} if told else {}
+    metrics = {"metrics": {"speculative_decoding": account}} if detailed else {}
     return [*out, event(LAST | {"usage": usage} | metrics), DONE]
 
 
@@ -210,9 +210,9 @@ WORDS: list[str] = []
 
 def tokens_of(text: str) -> list[int]:
     """Ids of a text's tokens: words with the space before them, and tags."""
-    found = TOKEN.findall(text)
-    WORDS.extend(word for word in dict.fromkeys(found) if word not in WORDS)
-    return [1000 + WORDS.index(word) for word in found]
+    pieces = TOKEN.findall(text)
+    WORDS.extend(word for word in dict.fromkeys(pieces) if word not in WORDS)
+    return [1000 + WORDS.index(word) for word in pieces]
 
 
 Part = bytes | float | Callable[[], None]

@@ -33,8 +33,8 @@ def started(dialogue: Dialogue, entries: Sequence[RaceEntry], prompt: str = "Hel
 def asked(engine: Any, index: int) -> Generate:
     """The last answer asked for in a lane, counted from 0 in the order in which they were asked for."""
     latest = {command.lane: command for command in engine.sent if isinstance(command, Generate) and command.lane != "main"}
-    found: Generate = latest[sorted(latest)[index]]
-    return found
+    request: Generate = latest[sorted(latest)[index]]
+    return request
 
 
 def records(method: str, tokens: Sequence[int], size: int = 1, seconds: float = 0.01) -> list[StepRecord]:
@@ -104,7 +104,7 @@ def finished(race: Race) -> RaceRecord:
 def opened(folder: Path) -> Iterator[Dialogue]:
     """A chat with the built-in model loaded."""
     with EngineClient(log=folder / "engine.log") as client:
-        made = Dialogue(client, "builtin", known_methods(), "lookup", options=AnswerOptions(max_tokens=LENGTH))
+        dialogue = Dialogue(client, "builtin", known_methods(), "lookup", options=AnswerOptions(max_tokens=LENGTH))
         client.load("builtin", device="cpu", dtype="float32")
-        until(made, lambda: made.phase == "ready")
-        yield made
+        until(dialogue, lambda: dialogue.phase == "ready")
+        yield dialogue

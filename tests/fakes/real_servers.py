@@ -67,25 +67,25 @@ def _opener() -> urllib.request.OpenerDirector:
 
 def commands(kind: str, port: int) -> tuple[list[str], str]:
     """The command of a server, and the model that requests name."""
-    here = ["--host", "127.0.0.1", "--port", str(port)]
+    address = ["--host", "127.0.0.1", "--port", str(port)]
     match kind.split():
         case ["llama_cpp.server", *rest]:
             drafts = ["--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "10"] if rest else []
             options = ["--model", str(builtin_gguf()), "--n_ctx", "2048", "--n_threads", "1", *drafts]
-            return [sys.executable, "-c", GUARDED, *here, *options], str(builtin_gguf())
+            return [sys.executable, "-c", GUARDED, *address, *options], str(builtin_gguf())
         case ["transformers"]:
             model = str(builtin_path())
             script = Path(sys.executable).with_name("transformers")
-            return [str(script), "serve", model, "--device", "cpu", "--dtype", "float32", *here], model
+            return [str(script), "serve", model, "--device", "cpu", "--dtype", "float32", *address], model
         case ["llama-server", *rest]:
             options = ["-m", str(builtin_gguf()), "--alias", "builtin", *_llama()]
-            return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options, *SPECULATION[rest[0]]], "builtin"
+            return [os.environ["SPECCHAT_LLAMA_SERVER"], *address, *options, *SPECULATION[rest[0]]], "builtin"
         case ["vllm", *rest]:
             module = [
                 "-m", "vllm.entrypoints.openai.api_server", "--model", str(builtin_path()), "--served-model-name", "builtin",
             ]  # fmt: skip
             options = ["--dtype", "float32", "--max-model-len", "2048", "--enforce-eager", "--max-num-seqs", "4"]
-            return [os.environ["SPECCHAT_VLLM"], *module, *here, *options, *SPECULATION[f"vllm-{rest[0]}"]], "builtin"
+            return [os.environ["SPECCHAT_VLLM"], *module, *address, *options, *SPECULATION[f"vllm-{rest[0]}"]], "builtin"
     raise ValueError(kind)
 
 
@@ -118,12 +118,12 @@ SPECULATION = {
 
 
 def kinds() -> list[str]:
-    found = ["llama_cpp.server", "llama_cpp.server lookup", "transformers"]
+    names = ["llama_cpp.server", "llama_cpp.server lookup", "transformers"]
     if os.environ.get("SPECCHAT_LLAMA_SERVER"):
-        found += [f"llama-server {name}" for name in SPECULATION if not name.startswith("vllm")]
+        names += [f"llama-server {name}" for name in SPECULATION if not name.startswith("vllm")]
     if os.environ.get("SPECCHAT_VLLM"):
-        found += [f"vllm {name.removeprefix('vllm-')}" for name in SPECULATION if name.startswith("vllm")]
-    return found
+        names += [f"vllm {name.removeprefix('vllm-')}" for name in SPECULATION if name.startswith("vllm")]
+    return names
 
 
 @contextmanager
@@ -137,9 +137,9 @@ def real_server(kind: str, log: Path) -> Iterator[RealServer]:
         "LLAMA_TRACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "DO_NOT_TRACK": "1",
     }  # fmt: skip
-    own = {name: value for name, value in os.environ.items() if not (kind.startswith("vllm") and name == "PYTHONPATH")}
+    environment = {name: value for name, value in os.environ.items() if not (kind.startswith("vllm") and name == "PYTHONPATH")}
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=own | more, process_group=0)
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment | more, process_group=0)
     server = RealServer(f"http://127.0.0.1:{port}", model, process, log)
     try:
         until = time.monotonic() + START_SECONDS

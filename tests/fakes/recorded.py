@@ -120,8 +120,8 @@ class RecordedModel(Model):
         """Filter the records that agree with a path of `position` tokens: those that go on with `token`."""
         if len(matching) == 1:  # the usual case, once a path has left the records' common start
             return matching if self._token_at(matching[0], position) == token else ()
-        kept = tuple(record for record in matching if self._token_at(record, position) == token)
-        return matching if len(kept) == len(matching) else kept  # shared, so that long prompts take no memory
+        records = tuple(record for record in matching if self._token_at(record, position) == token)
+        return matching if len(records) == len(matching) else records  # shared, so that long prompts take no memory
 
     def next_token(self, matching: tuple[int, ...], position: int) -> int | None:
         """Choose after a path of `position` tokens that these records agree with; None off the record."""
@@ -135,8 +135,8 @@ class RecordedModel(Model):
 
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text, or of a recorded prompt (in which special tokens are tokens) if the text is one."""
-        known = self._texts.get(text.strip())
-        return list(known[0]) if known else self.tokenizer.encode(text)
+        recorded_ids = self._texts.get(text.strip())
+        return list(recorded_ids[0]) if recorded_ids else self.tokenizer.encode(text)
 
     def encode_chat(
         self,
@@ -195,8 +195,8 @@ class RecordedSession(TreeSession[RecordedNode]):
         if layers is not None:
             raise UserError("A recorded transcript has no layers to stop after. Choose a method other than early-exit.")
         self._check(tokens, parents)
-        wanted = self._rows(len(tokens), rows)
-        begun = time.perf_counter()
+        nodes = self._rows(len(tokens), rows)
+        start = time.perf_counter()
         self._catch_up()
         first, new = self._next, list[RecordedNode]()
         for token, parent in zip(tokens, parents, strict=True):
@@ -204,8 +204,8 @@ class RecordedSession(TreeSession[RecordedNode]):
         self._add(new)
         if self._model.cost is not None and tokens:
             time.sleep(self._model.cost(len(tokens)))
-        self.forward_seconds += time.perf_counter() - begun
-        return RecordedScores(self._model, wanted, [self._place(node) for node in wanted])
+        self.forward_seconds += time.perf_counter() - start
+        return RecordedScores(self._model, nodes, [self._place(node) for node in nodes])
 
     def _node(self, token: int, parent: int, above: RecordedNode | None) -> RecordedNode:
         position = self.length if above is None else above.position + 1
@@ -227,10 +227,10 @@ class RecordedSession(TreeSession[RecordedNode]):
         for number, node in self._nodes.items():
             self._nodes[number] = self._node(node.token, node.parent, self._nodes.get(node.parent))
 
-    def _settle(self, path: Sequence[int], kept: dict[int, RecordedNode]) -> None:
+    def _settle(self, path: Sequence[int], nodes: dict[int, RecordedNode]) -> None:
         self._matching += [self._nodes[number].matching for number in path]
 
-    def _free(self, gone: set[int]) -> None:
+    def _free(self, nodes: set[int]) -> None:
         pass
 
     def _cut(self, length: int) -> None:
@@ -255,9 +255,9 @@ class RecordedScores(Scores):
         return list(self._chosen)
 
     def top(self, k: int) -> list[list[tuple[int, float]]]:
-        others = range(min(k, self._size))
+        rest = range(min(k, self._size))
         best = math.log(CERTAINTY)
-        return [[(token, best), *((other, self._other) for other in others if other != token)][:k] for token in self._chosen]
+        return [[(token, best), *((other, self._other) for other in rest if other != token)][:k] for token in self._chosen]
 
     def candidates(
         self,

@@ -38,19 +38,19 @@ def thinking_steps(
     at = 0
     while units:
         count = min(size, pick.choice((1, 1, 2, 3, 6)))
-        taken, units = units[:count], units[count:]
+        step_units, units = units[:count], units[count:]
         rows: list[list[int]] = []
-        for part, text in taken:
+        for part, text in step_units:
             if not rows or rows[-1][0] != part:
                 rows.append([part, 0, 0])
             rows[-1][1] += len(text)
             rows[-1][2] += 1
-        if taken[-1] == MARK and out:  # what is held back next is the answer's
+        if step_units[-1] == MARK and out:  # what is held back next is the answer's
             rows.append([0, 0, 0])
-        text = "".join(text for _, text in taken)
-        accepted, drafted = len(taken) - 1, 6 if size > 1 else 0
-        ids, times = list(range(at, at + len(taken))), (0.0001, 0.03, 0.0009)
-        at += len(taken)
+        text = "".join(text for _, text in step_units)
+        accepted, drafted = len(step_units) - 1, 6 if size > 1 else 0
+        ids, times = list(range(at, at + len(step_units))), (0.0001, 0.03, 0.0009)
+        at += len(step_units)
         out.append(StepRecord(method, ids, text, drafted, accepted, 1 + drafted, *times, spans=rows))
     return out
 

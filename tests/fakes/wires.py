@@ -46,8 +46,8 @@ def wired(serve: Callable[[httpx2.Request], Any], model: str = "") -> Connection
     """
 
     async def respond(request: httpx2.Request) -> httpx2.Response:
-        found = serve(request)
-        status, body, *rest = await found if asyncio.iscoroutine(found) else found
+        response = serve(request)
+        status, body, *rest = await response if asyncio.iscoroutine(response) else response
         headers: Mapping[str, str] = rest[0] if rest else {}
         if not isinstance(body, Fed):
             body = Fed(body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode())

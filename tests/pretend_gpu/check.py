@@ -41,14 +41,14 @@ class Case:
     """Answers of one method to all prompts, and what they waited for after their first step."""
 
     def __init__(self, model: Model, method: str, prompts: Sequence[str], **more: Any) -> None:
-        beside = {key: more.pop(key, None) for key in ("draft_model", "head")}
+        helpers = {key: more.pop(key, None) for key in ("draft_model", "head")}
         self.answers: list[list[int]] = []
         self.label = model.info.capabilities.identical
         self.steps = 0
         self.drafted = 0
         self.waits: Counter[tuple[str, str]] = Counter()
         for prompt in prompts:
-            conversation = Conversation(model, **beside)
+            conversation = Conversation(model, **helpers)
             generation = Generation(conversation, encode_prompt(model, prompt), method, max_tokens=TOKENS, **more)
             next(generation)
             before = Counter(device.WAITS)
@@ -80,20 +80,20 @@ def recording(choice: str) -> Iterator[None]:
 @contextmanager
 def over_two_devices() -> Iterator[None]:
     """Models that are loaded meanwhile have their second half on another GPU: accelerate's own map goes by sizes of memory."""
-    own: Any = loading._read
+    read: Any = loading._read
 
     def split(folder: Path, config: Any, dtype: Any, where: Any, *rest: Any) -> Any:
         count = json.loads((Path(folder) / "config.json").read_text())["num_hidden_layers"]
         first, second = (torch.device("gpu", number) for number in (0, 1))
         placed = {f"model.layers.{layer}": second if layer >= count // 2 else first for layer in range(count)}
         placed |= {"model.embed_tokens": first, "model.rotary_emb": first, "model.norm": second, "lm_head": first}
-        return own(folder, config, dtype, placed, *rest)
+        return read(folder, config, dtype, placed, *rest)
 
     loading._read = split  # type: ignore[assignment]
     try:
         yield
     finally:
-        loading._read = own
+        loading._read = read
 
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -109,17 +109,17 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
         for method in free:
             yield f"{method}, graphs {choice}", Case(gpu, method, text).record(plain[method])
         for method in ("early-exit", "draft", "tree") if FULL or choice == "on" else ("draft",):
-            there = Case(cpu, method, model_run, draft_model=drafts["cpu"])
-            yield f"{method}, graphs {choice}", Case(gpu, method, model_run, draft_model=drafts["gpu"]).record(there)
+            on_cpu = Case(cpu, method, model_run, draft_model=drafts["cpu"])
+            yield f"{method}, graphs {choice}", Case(gpu, method, model_run, draft_model=drafts["gpu"]).record(on_cpu)
         if choice == "off" and not FULL:
             continue
         heads = [find_model(head_folder).beside(head_folder, model) for model in (gpu, cpu)]
-        there = Case(cpu, "eagle", model_run, head=heads[1])
+        on_cpu = Case(cpu, "eagle", model_run, head=heads[1])
         case = Case(gpu, "fusion", text, head=heads[0])
         yield f"fusion, a head is loaded, graphs {choice}", case.record(plain["fusion"])
-        yield f"eagle, graphs {choice}", Case(gpu, "eagle", model_run, head=heads[0]).record(there)
-    there = Case(cpu, "draft", model_run, draft_model=drafts["cpu"])
-    yield "draft on the CPU", Case(gpu, "draft", model_run, draft_model=drafts["cpu"]).record(there)
+        yield f"eagle, graphs {choice}", Case(gpu, "eagle", model_run, head=heads[0]).record(on_cpu)
+    on_cpu = Case(cpu, "draft", model_run, draft_model=drafts["cpu"])
+    yield "draft on the CPU", Case(gpu, "draft", model_run, draft_model=drafts["cpu"]).record(on_cpu)
     for name, more in (
         ("sampled", {"sampling": Sampling(temperature=0.8, seed=3, top_p=0.9)}),
         ("penalty", {"sampling": Sampling(repetition_penalty=1.3)}),
@@ -130,8 +130,8 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
         both = load("builtin", "gpu")
     for method in ("recycle", "beam") if FULL else ("recycle",):
         yield f"{method}, two devices", Case(both, method, text).record(plain[method])
-    there = Case(cpu, "early-exit", model_run)
-    yield "early-exit, two devices", Case(both, "early-exit", model_run).record(there)
+    on_cpu = Case(cpu, "early-exit", model_run)
+    yield "early-exit, two devices", Case(both, "early-exit", model_run).record(on_cpu)
     for dtype in ("bfloat16", "float16") if FULL else ():
         half = load("builtin", "gpu", dtype=dtype)
         for method, prompts in (("recycle", text), ("early-exit", model_run)):

@@ -67,11 +67,11 @@ class GpuTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls: type[GpuTensor], held: torch.Tensor, device: torch.device) -> GpuTensor:
-        made: GpuTensor = torch.Tensor._make_wrapper_subclass(
+        tensor: GpuTensor = torch.Tensor._make_wrapper_subclass(
             cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype, device=device
         )
-        made.held = held
-        return made
+        tensor.held = held
+        return tensor
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
@@ -107,13 +107,13 @@ def _check(name: str, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequ
     if not any(isinstance(tensor, GpuTensor) for tensor in tensors):
         return
     indices = [index for index in args[1] if index is not None] if name in INDEXED else []
-    others = [tensor for tensor in tensors if not any(tensor is index for index in indices)]
+    tensors_ = [tensor for tensor in tensors if not any(tensor is index for index in indices)]
     # A tensor of one number may come from the CPU, and so may indices.
-    meeting = [tensor for tensor in others if tensor.dim() > 0 or isinstance(tensor, GpuTensor)]
+    meeting = [tensor for tensor in tensors_ if tensor.dim() > 0 or isinstance(tensor, GpuTensor)]
     meeting += [index for index in indices if isinstance(index, GpuTensor)]
     if len({tensor.device for tensor in meeting}) > 1:
-        found = ", ".join(f"{tensor.device} {list(tensor.shape)}" for tensor in tensors)
-        raise RuntimeError(f"{name}: expected all tensors to be on the same device, but found {found}")
+        shapes = ", ".join(f"{tensor.device} {list(tensor.shape)}" for tensor in tensors)
+        raise RuntimeError(f"{name}: expected all tensors to be on the same device, but found {shapes}")
     for index in indices:
         if index.device.type == "cpu":
             _note("upload")
@@ -133,8 +133,8 @@ def _run(func: Any, *args: Any, **kwargs: Any) -> Any:
     tensors = [value for value in flat if isinstance(value, torch.Tensor)]
     _check(name, args, kwargs, tensors)
     base = next((tensor for tensor in tensors if isinstance(tensor, GpuTensor)), None)
-    wanted = kwargs.get("device") or (base.device if base is not None else None)
-    device = torch.device("gpu", wanted.index or 0) if wanted is not None and _is_gpu(wanted) else None
+    target = kwargs.get("device") or (base.device if base is not None else None)
+    device = torch.device("gpu", target.index or 0) if target is not None and _is_gpu(target) else None
     plain = [_on_cpu(value) for value in flat]
     same = {id(data): value for data, value in zip(plain, flat, strict=True) if isinstance(value, torch.Tensor)}
     plain_args, plain_kwargs = pytree.tree_unflatten(plain, spec)
@@ -175,8 +175,8 @@ class Graph:
 
     def replay(self) -> None:
         for func, args, kwargs, result in self.work:
-            again = func(*args, **kwargs)
-            for old, new in zip(pytree.tree_leaves(result), pytree.tree_leaves(again), strict=True):
+            repeated = func(*args, **kwargs)
+            for old, new in zip(pytree.tree_leaves(result), pytree.tree_leaves(repeated), strict=True):
                 if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 

@@ -56,11 +56,11 @@ def main() -> None:
     loading = {"specchat": specchat, "llama.cpp": llama, "transformers": transformers}[runtime]
     stages = loading(path, int(context), int(threads))
     next(stages)  # the imports
-    begun = time.process_time()
-    kept = next(stages)
-    seconds = time.process_time() - begun
+    start = time.process_time()
+    stage = next(stages)
+    seconds = time.process_time() - start
     print(json.dumps({"seconds": seconds, "megabytes": psutil.Process().memory_info().rss / 1e6}))
-    del kept
+    del stage
 
 
 if __name__ == "__main__":

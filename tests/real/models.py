@@ -106,7 +106,7 @@ def answer(
     **more: Any,
 ) -> list[int]:
     """Write an answer; count it."""
-    begun = time.process_time()
+    start = time.process_time()
     generation = Generation(conversation, prompt, method, sampling=sampling, max_tokens=tokens, **more)
     for step in generation:
         if tally is not None:
@@ -114,7 +114,7 @@ def answer(
     if tally is not None:
         tally.answers += 1
         tally.tokens += len(generation.answer)
-        tally.seconds += time.process_time() - begun
+        tally.seconds += time.process_time() - start
     return generation.answer
 
 
@@ -181,14 +181,14 @@ class Page:
 
 
 def _heading() -> list[str]:
-    asked = " ".join(f"{name}={shlex.quote(value)}" for name, value in os.environ.items() if name in SETTINGS)
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in os.environ.items() if name in SETTINGS)
     return [
         "# specchat on real models",
         "",
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         f"- Versions: Python {platform.python_version()}, {', '.join(_versions())}",
-        f"- Command: `{asked} python -m pytest {shlex.join(sys.argv[1:])}`",
+        f"- Command: `{settings} python -m pytest {shlex.join(sys.argv[1:])}`",
     ]
 
 
@@ -202,19 +202,19 @@ SETTINGS = (
 
 def _processor() -> str:
     try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or "unknown processor"
-    return next((line.partition(":")[2].strip() for line in told if line.startswith("model name")), "unknown processor")
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
 
 
 def _versions() -> list[str]:
-    found = []
+    versions = []
     for name in LIBRARIES:
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            found.append(f"{name} not installed")
+            versions.append(f"{name} not installed")
     commit = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    told = subprocess.run(commit, capture_output=True, text=True, check=False)
-    return [*found, f"commit {told.stdout.strip()}"] if told.returncode == 0 else found
+    revision = subprocess.run(commit, capture_output=True, text=True, check=False)
+    return [*versions, f"commit {revision.stdout.strip()}"] if revision.returncode == 0 else versions

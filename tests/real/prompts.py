@@ -23,8 +23,8 @@ SHAPES = ["area", "volume", "border", "weight"]
 
 
 def sentences(rng: Random, count: int) -> str:
-    found = [f"{rng.choice(NAMES)} {rng.choice(DEEDS)} in {rng.choice(PLACES)}." for _ in range(count)]
-    return " ".join(found)
+    lines = [f"{rng.choice(NAMES)} {rng.choice(DEEDS)} in {rng.choice(PLACES)}." for _ in range(count)]
+    return " ".join(lines)
 
 
 def _copy(rng: Random) -> str:

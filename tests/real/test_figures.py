@@ -50,10 +50,10 @@ def test_passes_by_size(model: Model, path: Path, page: models.Page) -> None:
             rows = []
             for start in range(0, len(chain), size):
                 part = chain[start : start + size]
-                begun = time.process_time()
+                started = time.process_time()
                 scores = session.evaluate(part, range(ROOT, len(part) - 1))
                 picks = scores.choose(models.GREEDY)
-                seconds = time.process_time() - begun
+                seconds = time.process_time() - started
                 if len(part) == size:
                     least[size] = min(least[size], seconds)
                 best = [pair for row in scores.top(2) for _, pair in row]
@@ -82,18 +82,18 @@ def _load(runtime: str, path: Path, context: int, cache: Path) -> dict[str, floa
     ]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "SPECCHAT_CACHE": str(cache)})
     assert ran.returncode == 0, ran.stderr[-2_000:]
-    told: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return told
+    seconds: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return seconds
 
 
 def test_loads(model: Model, path: Path, page: models.Page, tmp_path: Path) -> None:
     """CPU seconds and resident memory of a load beside the library's own; reported, as both depend on the machine."""
-    own = model.info.backend
+    backend = model.info.backend
     context = model.info.context
     rows = [
         [name, f"{told['seconds']:.1f}", f"{told['megabytes']:,.0f}"]
         for name, told in (
-            (own, _load(own, path, context, tmp_path)),
+            (backend, _load(backend, path, context, tmp_path)),
             ("specchat, first start", _load("specchat", path, 0, tmp_path)),
             ("specchat, second start", _load("specchat", path, 0, tmp_path)),
         )
@@ -104,7 +104,7 @@ def test_loads(model: Model, path: Path, page: models.Page, tmp_path: Path) -> N
 def test_races_through_the_engine(model: Model, path: Path, page: models.Page, tmp_path: Path) -> None:
     """Lanes side by side in the engine: all write what plain decoding wrote here."""
     kind, text = prompts(1)[0]
-    wanted = models.fresh(model, encode_prompt(model, text))
+    expected = models.fresh(model, encode_prompt(model, text))
     promised = ["greedy", *models.methods(model, model.info.capabilities.identical)]
     with EngineClient(log=tmp_path / "engine.log") as client:
         load = client.load(str(path), threads=models.THREADS, draft_model=models.HEAD or None)
@@ -123,7 +123,7 @@ def test_races_through_the_engine(model: Model, path: Path, page: models.Page, t
                 case Failed():
                     raise AssertionError(event)
     assert not running
-    different = [name for id, name in lanes.items() if tokens[id] != wanted]
+    different = [name for id, name in lanes.items() if tokens[id] != expected]
     page.add(path.name, f"**A race of {len(lanes)} lanes** ({kind}): {len(different)} differ {different or ''}", "")
     assert not different or model.info.capabilities.identical != "identical"
 
@@ -175,9 +175,9 @@ def test_plain_text_is_llama_cpp_pythons(llama_model: Model, path: Path, page: m
     for kind, prompt in models.texts(llama_model):
         assert len(prompt) <= PREFILL_CHUNK
         ours = models.fresh(llama_model, prompt)
-        wanted, leads = theirs(llama, prompt, llama_model.info.eos_ids)
-        if ours != wanted:
-            at = next(i for i, (one, other) in enumerate(zip(ours, wanted, strict=False)) if one != other)
+        expected, leads = theirs(llama, prompt, llama_model.info.eos_ids)
+        if ours != expected:
+            at = next(i for i, (one, other) in enumerate(zip(ours, expected, strict=False)) if one != other)
             parted.append(f"{kind}: at token {at}, which led by {leads[at]:.2f}")
     flash = "on" if same_settings(llama_model)["flash_attn"] else "off"
     page.add(
@@ -250,10 +250,10 @@ def _compare(model: Model, prompts: Prompts, samplings: Sequence[Sampling]) -> t
     identical = models.methods(model, "identical")
     promised = [*models.methods(model, model.info.capabilities.identical)]
     compared = Comparison(model, prompts, samplings)
-    found = {name: compared.run(name, _method(name)) for name in promised}
-    found["switching"] = compared.run("switching", _switching(["greedy", *promised]))
-    found["greedy"] = compared.run("greedy, after all these", _method("greedy"))
-    wrong = {"greedy": found["greedy"]} | ({name: found[name] for name in [*identical, "switching"]} if identical else {})
+    rates = {name: compared.run(name, _method(name)) for name in promised}
+    rates["switching"] = compared.run("switching", _switching(["greedy", *promised]))
+    rates["greedy"] = compared.run("greedy, after all these", _method("greedy"))
+    wrong = {"greedy": rates["greedy"]} | ({name: rates[name] for name in [*identical, "switching"]} if identical else {})
     return compared, [f"{name}: {where}" for name, tally in wrong.items() for where in tally.different]
 
 

@@ -204,12 +204,12 @@ def configuration(name: str) -> Any:
     kind, more = VARIANTS.get(name, (name, {}))
     of = CONFIG_MAPPING[kind]
     text = of.sub_configs.get("text_config")
-    own = {"text_config": EXCEPTIONS.get(getattr(text, "model_type", ""), {})} if dataclasses.is_dataclass(text) else {}
-    own |= EXCEPTIONS.get(kind, {}) | more
-    if parts := [name for name in of.sub_configs if name not in (*PARTS, *SENSES, *own)]:
+    text_sizes = {"text_config": EXCEPTIONS.get(getattr(text, "model_type", ""), {})} if dataclasses.is_dataclass(text) else {}
+    text_sizes |= EXCEPTIONS.get(kind, {}) | more
+    if parts := [name for name in of.sub_configs if name not in (*PARTS, *SENSES, *text_sizes)]:
         raise NotCovered(f"not of text alone: it has {', '.join(parts)}")
     try:
-        config = of(**_told(of, own))
+        config = of(**_told(of, text_sizes))
     except Exception as error:
         raise NotCovered(f"config: {line(error)}") from error
     return config
@@ -217,11 +217,11 @@ def configuration(name: str) -> Any:
 
 def lengths(config: Any) -> list[int]:
     """The lengths that a configuration names, from which on it may read a text otherwise."""
-    known = {name for _, names in _LENGTHS for name in names.split()}
-    found = {value for name, value in _numbers(config.to_dict()) if name in known}
+    names_ = {name for _, names in _LENGTHS for name in names.split()}
+    values = {value for name, value in _numbers(config.to_dict()) if name in names_}
     if (config.to_dict().get("rope_parameters") or {}).get("rope_type") == "dynamic":
-        found.add(config.max_position_embeddings)
-    return sorted(found)
+        values.add(config.max_position_embeddings)
+    return sorted(values)
 
 
 def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
@@ -236,12 +236,12 @@ def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
 def _told(of: Any, more: dict[str, Any], sizes: dict[str, Any] = SMALL) -> dict[str, Any]:
     """Values for a class of configurations."""
     names = [field.name for field in dataclasses.fields(of)]
-    told = {name: sizes[name] for name in names if name in sizes}
+    sizes_ = {name: sizes[name] for name in names if name in sizes}
     if "kv_lora_rank" in names:
-        told["num_key_value_heads"] = HEADS  # latent attention has no groups of heads
+        sizes_["num_key_value_heads"] = HEADS  # latent attention has no groups of heads
     parts = {name: part for name, part in of.sub_configs.items() if dataclasses.is_dataclass(part) and name in names}
     seeing = {"vision_config": SMALL | SEEING}
-    return told | more | {name: _told(part, more.get(name, {}), seeing.get(name, SMALL)) for name, part in parts.items()}
+    return sizes_ | more | {name: _told(part, more.get(name, {}), seeing.get(name, SMALL)) for name, part in parts.items()}
 
 
 def line(error: Exception) -> str:

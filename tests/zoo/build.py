@@ -90,10 +90,10 @@ class Tiny:
                 for name, weight in self.network.named_parameters():
                     if weight.ndim > 1 and not any(word in name for word in KEPT):
                         weight.normal_(0, spread, generator=generator)
-            found = len(set(self.writes(prompt, TRIAL)))
-            if found >= VARIED or spread == best[1]:
+            variety = len(set(self.writes(prompt, TRIAL)))
+            if variety >= VARIED or spread == best[1]:
                 return
-            best = max(best, (found, spread))
+            best = max(best, (variety, spread))
 
     def writes(self, prompt: Sequence[int], count: int) -> list[int]:
         """Answer a prompt with transformers' `generate`, greedily, past EOS."""
@@ -176,16 +176,16 @@ def compare(
     with patch.object(base, "PREFILL_CHUNK", CHUNK):
         for prompt in prompts:
             room = min(ANSWER, model.info.context - len(prompt))
-            found, wanted = one_by_one(model, prompt, Sampling(), room), reference.writes(prompt, room)
-            if found != wanted:
-                at = next(i for i, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
-                gap = reference.gap([*prompt, *wanted[:at]], found[at], wanted[at])
+            written, expected = one_by_one(model, prompt, Sampling(), room), reference.writes(prompt, room)
+            if written != expected:
+                at = next(i for i, (one, other) in enumerate(zip(written, expected, strict=True)) if one != other)
+                gap = reference.gap([*prompt, *expected[:at]], written[at], expected[at])
                 assert gap < TIE, f"{len(prompt)} tokens, at {at}, by {gap:.2g} logits"
         world = World(model, (draft,), prompts=[prompt for prompt in prompts if len(prompt) < CONTEXT - 2 * ANSWER])
-        ways = [(name, settings) for name, settings in world.ways() if not only or name in only]
+        choices = [(name, settings) for name, settings in world.ways() if not only or name in only]
         talk = Talk(world, len(prompts))
         for _ in range(ROUNDS):
-            for name, _ in ways:
-                talk.ask((name, {}), [(name, {}) for name, _ in ways])
+            for name, _ in choices:
+                talk.ask((name, {}), [(name, {}) for name, _ in choices])
         talk.conversation.close()
-    return [name for name, _ in ways]
+    return [name for name, _ in choices]

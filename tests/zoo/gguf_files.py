@@ -196,10 +196,15 @@ VARIANTS: dict[str, tuple[str, Keys]] = {
 """Other forms of an architecture: name → its own name, and what differs (None: a key less)."""
 
 
-def _with_mtp(own: str, **more: Any) -> tuple[str, Keys]:
+def _with_mtp(architecture: str, **more: Any) -> tuple[str, Keys]:
     """An architecture with an MTP layer, which counts as a layer and has its place in arrays."""
-    layers = OWN.get(own, {}).get("block_count", LAYERS) + 1
-    return own, {"block_count": layers, "nextn_predict_layers": 1, "attention.sliding_window_pattern": [True] * layers, **more}
+    layers = OWN.get(architecture, {}).get("block_count", LAYERS) + 1
+    return architecture, {
+        "block_count": layers,
+        "nextn_predict_layers": 1,
+        "attention.sliding_window_pattern": [True] * layers,
+        **more,
+    }
 
 
 MTP: dict[str, tuple[str, Keys]] = {
@@ -244,41 +249,41 @@ def write(name: str, file: Path, seed: int = 1, noise: float = 0.0) -> Path:
     Raises:
         NotCovered: llama.cpp does not take our keys.
     """
-    own, more = (VARIANTS | MTP).get(name, (name, {}))
-    keys = {key: value for key, value in (_keys(own) | more).items() if value is not None}
-    wanted = _shapes(_written(file, own, keys, {"unused": np.zeros(4, np.float32)}))
+    architecture, more = (VARIANTS | MTP).get(name, (name, {}))
+    keys = {key: value for key, value in (_keys(architecture) | more).items() if value is not None}
+    shapes = _shapes(_written(file, architecture, keys, {"unused": np.zeros(4, np.float32)}))
     random, other = np.random.default_rng(seed), np.random.default_rng(seed + 1)
-    tied = "output.weight" not in wanted
+    tied = "output.weight" not in shapes
     tensors = {}
-    for tensor, shape in wanted.items():
+    for tensor, shape in shapes.items():
         # Scales belong to weights of four bits.
         if tensor.endswith("scale") and "layer_output" not in tensor:
             continue
         tensors[tensor] = _numbers(tensor, shape, random, tied=tied)
-        if tensor == "token_embd.weight" and "output.weight" not in wanted:
+        if tensor == "token_embd.weight" and "output.weight" not in shapes:
             tensors[tensor] *= np.float32(TIED)  # else every token predicts itself
         if noise and len(shape) > 1:
             tensors[tensor] += noise * tensors[tensor].std() * other.standard_normal(shape).astype(np.float32)
-    return _written(file, own, keys, tensors)
+    return _written(file, architecture, keys, tensors)
 
 
-def _keys(own: str) -> Keys:
+def _keys(architecture: str) -> Keys:
     """Keys of an architecture: those that its tensors ask for, and special ones."""
     gguf: Any = importlib.import_module("gguf")
-    kind = next((kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == own), None)
+    kind = next((kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == architecture), None)
     tensors = {tensor.name for tensor in gguf.MODEL_TENSORS.get(kind, ())}
     keys = dict(EVERY)
     if any("EXP" in tensor for tensor in tensors):
         keys |= EXPERTS
     if "ATTN_KV_A_MQA" in tensors:
         keys |= LATENT
-    return keys | OWN.get(own, {})
+    return keys | OWN.get(architecture, {})
 
 
-def _written(file: Path, own: str, keys: Keys, tensors: dict[str, NDArray[np.float32]]) -> Path:
+def _written(file: Path, architecture: str, keys: Keys, tensors: dict[str, NDArray[np.float32]]) -> Path:
     """A file with this metadata, the built-in tokenizer and these tensors."""
     gguf: Any = importlib.import_module("gguf")
-    writer = gguf.GGUFWriter(file, own)
+    writer = gguf.GGUFWriter(file, architecture)
     writer.add_name("tiny")  # it takes the tokens of models named phi-3 for theirs
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     add: dict[type, Any] = {
@@ -286,7 +291,7 @@ def _written(file: Path, own: str, keys: Keys, tensors: dict[str, NDArray[np.flo
         str: writer.add_string,
     }  # fmt: skip
     for key, value in keys.items():
-        add[type(value)](key[1:] if key.startswith("/") else f"{own}.{key}", value)
+        add[type(value)](key[1:] if key.startswith("/") else f"{architecture}.{key}", value)
     config = json.loads((builtin_path() / "config.json").read_text(encoding="utf-8"))
     add_tokenizer(writer, builtin_path(), config)
     for name, tensor in tensors.items():
@@ -312,14 +317,14 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
     base.gguf_init_from_file.argtypes = [ctypes.c_char_p, _NoWeights]
     base.ggml_get_name.restype = ctypes.c_char_p
     base.ggml_get_name.argtypes = [ctypes.c_void_p]
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
 
     def told(tensor: int, _data: Any) -> None:
         # A ggml_tensor begins with its type and its buffer, in 16 bytes; four sizes follow.
         sizes = list((ctypes.c_int64 * 4).from_address(tensor + 16))
         while len(sizes) > 1 and sizes[-1] == 1:
             sizes.pop()
-        found[base.ggml_get_name(tensor).decode()] = tuple(reversed(sizes))
+        shapes[base.ggml_get_name(tensor).decode()] = tuple(reversed(sizes))
 
     params = lib.llama_model_default_params()
     params.n_gpu_layers, params.load_mtp = 0, True
@@ -328,7 +333,7 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
     if not model:
         raise NotCovered(f"llama.cpp takes no such metadata: {last_error()}")
     lib.llama_model_free(model)
-    return found
+    return shapes
 
 
 def _numbers(name: str, shape: tuple[int, ...], random: np.random.Generator, *, tied: bool) -> NDArray[np.float32]:

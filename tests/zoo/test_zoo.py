@@ -37,13 +37,13 @@ def on_transformers(name: str, only: Sequence[str] = (), counts: Sequence[int] =
     with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder:
         tiny.save(Path(folder))
         options = LoadOptions(device="cpu", dtype="float32", threads=1)
-        model, draft = (load_transformers(Path(folder), each, options) for each in (name, f"{name}-noisy"))
+        model, draft = (load_transformers(Path(folder), model_name, options) for model_name in (name, f"{name}-noisy"))
         _disturb(draft)
         prompts = prompts_around(lengths(tiny.config), model.info.context, counts)
-        found = compare(Reference(tiny.writes, tiny.gap), model, draft, prompts, only)
+        differences = compare(Reference(tiny.writes, tiny.gap), model, draft, prompts, only)
         model.close()
         draft.close()
-    return found
+    return differences
 
 
 def _disturb(model: TransformersModel) -> None:
@@ -58,10 +58,10 @@ FEW = {"gemma4_text": [19], "bamba": [11], "bloom": [14], "llama-longrope-far.gg
 """A sample: one architecture of each kind of attention, cache or position, and the lengths of the prompts to try."""
 
 
-def run(name: str, *told: Any) -> list[str]:
+def run(name: str, *arguments: Any) -> list[str]:
     """Compare one architecture's text, or skip it with the reason; an architecture's name tells its library."""
     try:
-        return llama_zoo.run(name, *told) if name.endswith(llama_zoo.SUFFIX) else on_transformers(name, *told)
+        return llama_zoo.run(name, *arguments) if name.endswith(llama_zoo.SUFFIX) else on_transformers(name, *arguments)
     except NotCovered as reason:
         pytest.skip(str(reason))
 

@@ -145,7 +145,7 @@ def test_merged_chunks_of_vllm_are_found_out(written: Written, data: st.DataObje
 
 
 def test_vllm_is_believed_as_far_as_its_account_goes() -> None:
-    stream = vllm(of_words("The", " fox ran away", " ."), told=False)
+    stream = vllm(of_words("The", " fox ran away", " ."), detailed=False)
     outcome, runs = cut(stream)
     assert (outcome.certainty, outcome.silent, outcome.doubt) == ("unknown", True, UNREPORTED)
     assert [run.tokens for run in runs] == [[100], [101, 102, 103], [104]]
@@ -157,7 +157,7 @@ def test_vllm_is_believed_as_far_as_its_account_goes() -> None:
         account = chunk["metrics"]["speculative_decoding"]
         del account["per_step_accepted"], account["per_step_drafted"]
         assert cut([*most, f"data: {json.dumps(chunk)}\n\n".encode(), done])[0].certainty == certainty
-    outcome, runs = cut(vllm(of_words("The", " fox", " ran", drafted=0), merged=[2], told=False), drafts=False)
+    outcome, runs = cut(vllm(of_words("The", " fox", " ran", drafted=0), merged=[2], detailed=False), drafts=False)
     assert (outcome.certainty, lengths(runs), joined(runs)) == ("exact", [1, 1, 1], "The fox ran")
 
 
@@ -621,11 +621,11 @@ def test_a_model_of_a_router_is_known_by_its_command_line(loop: asyncio.Abstract
 
 
 def test_vllm_is_told_once_to_tell_its_passes(loop: asyncio.AbstractEventLoop) -> None:
-    with serving("vLLM", vllm(WRITTEN, told=False)) as fake:
+    with serving("vLLM", vllm(WRITTEN, detailed=False)) as fake:
         model = model_of(loop, fake)
         answers = []
         for fresh in (False, False, True, True):
-            fake.stream = vllm(WRITTEN, told=fresh)
+            fake.stream = vllm(WRITTEN, detailed=fresh)
             before, outcome = model.certainty, ask(loop, model).outcome
             answers.append((before, outcome.certainty, "detailed" in outcome.doubt))
         loop.run_until_complete(model.close())

@@ -50,12 +50,12 @@ def drive(
     session = model.open_session()
     session.prefill(prompt[:-1])
     text, models = list(prompt), [draft_model] if draft_model is not None else []
-    taken: Counter[str] = Counter()
+    steps: Counter[str] = Counter()
     notes: list[str] = []
     while len(text) < len(prompt) + tokens:
         room = len(prompt) + tokens - len(text) - 1
         tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, models, model))
-        taken[tree.via] += 1
+        steps[tree.via] += 1
         if auto.note:
             notes.append(auto.note)
         if tree.pre_evaluated:
@@ -69,7 +69,7 @@ def drive(
         drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "tree", "pard", "early-exit") else 0.0
         auto.learn(Verified(tree, chosen, path, scores, drafted, cost(len(tree))))
     auto.close()
-    return text[len(prompt) :], taken, notes
+    return text[len(prompt) :], steps, notes
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def looping() -> ToyModel:
 
 def test_where_nodes_are_free_and_the_text_repeats_it_drafts(auto: Auto) -> None:
     model = looping()
-    answer, taken, notes = drive(auto, model, [1, 2, 3], lambda nodes: 1.0)
+    answer, steps, notes = drive(auto, model, [1, 2, 3], lambda nodes: 1.0)
     assert answer[:TOKENS] == plain(model, [1, 2, 3], len(answer))[:TOKENS]
-    assert taken["fusion"] + taken["lookup"] > taken["greedy"]
-    assert len(answer) / sum(taken.values()) > 4
+    assert steps["fusion"] + steps["lookup"] > steps["greedy"]
+    assert len(answer) / sum(steps.values()) > 4
     assert any(note.startswith(("fusion: ", "lookup: ")) for note in notes)
 
 
@@ -113,9 +113,9 @@ def test_what_nodes_cost_decides_which_trees_take_part(
 
     every: Counter[str] = Counter()
     for _ in range(2):
-        _, taken, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=0.02, tokens=200)
-        every += taken
-    assert taken[other] == 0
+        _, steps, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=0.02, tokens=200)
+        every += steps
+    assert steps[other] == 0
     assert every[reader] > 0 or reader == "lookup", "this text has nothing to copy"
     context = Context(prompt, builtin_model.open_session(), Sampling(), 50, frozenset(), True, [draft_model], builtin_model)
     assert ("tree" in auto._available(context)) == (slope == 0)
@@ -123,9 +123,9 @@ def test_what_nodes_cost_decides_which_trees_take_part(
 
 def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
     model = ToyModel(5, memory=3, vocabulary=60)
-    answer, taken, notes = drive(auto, model, [1, 2, 3], float)
+    answer, steps, notes = drive(auto, model, [1, 2, 3], float)
     assert answer[:TOKENS] == plain(model, [1, 2, 3], len(answer))[:TOKENS]
-    assert taken["greedy"] > 0.9 * sum(taken.values())
+    assert steps["greedy"] > 0.9 * sum(steps.values())
     assert any(note.startswith("plain decoding: no draft would pay") for note in notes)
 
 
@@ -136,16 +136,16 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
     expected = plain(builtin_model, prompt, max_tokens=60)
     for _ in range(2):  # the first time each is tried
-        answer, taken, _ = drive(
+        answer, steps, _ = drive(
             auto, builtin_model, prompt, lambda nodes: 1 + 0.05 * nodes, draft_model=draft_model, draft_cost=seconds, tokens=240
         )
     assert answer[: len(expected)] == expected[: len(answer)]
     # What the text itself tells (it ends in a loop) is no rival's to take.
-    models = taken["draft"] + taken["tree"] + taken["early-exit"]
-    share = models / (models + taken["greedy"]) if seconds < 1 else models / sum(taken.values())
+    models = steps["draft"] + steps["tree"] + steps["early-exit"]
+    share = models / (models + steps["greedy"]) if seconds < 1 else models / sum(steps.values())
     assert low <= share <= high
-    known = auto._figures.rounds  # this text repeats itself at its end alone
-    assert all(known[situation]["draft"].rounds > 1 for situation in ("new", "repeating"))
+    rounds = auto._figures.rounds  # this text repeats itself at its end alone
+    assert all(rounds[situation]["draft"].rounds > 1 for situation in ("new", "repeating"))
 
 
 def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft_model: Model) -> None:
@@ -167,16 +167,16 @@ def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
     model = looping()
     context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)
-    known = figures.load_figures(context)
+    loaded = figures.load_figures(context)
     for _ in range(3):
-        known.costs.learn(1, 1.0)
-    known.rounds["new"]["draft"].learn(5, 2.0)
-    figures.save_figures(context, known)
+        loaded.costs.learn(1, 1.0)
+    loaded.rounds["new"]["draft"].learn(5, 2.0)
+    figures.save_figures(context, loaded)
     monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
     read = figures.load_figures(context)
-    assert read is not known
-    assert read.costs.seconds(1) == pytest.approx(known.costs.seconds(1), rel=0.1)
-    assert read.rounds == known.rounds
+    assert read is not loaded
+    assert read.costs.seconds(1) == pytest.approx(loaded.costs.seconds(1), rel=0.1)
+    assert read.rounds == loaded.rounds
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"x": 3}', "null", '{"KEY": {"methods": {"new": {"draft": [0, 1, 1, 1]}}}}'])
@@ -186,12 +186,12 @@ def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkey
     monkeypatch.setattr(figures, "file", tmp_path / "auto.json")
     monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
     (tmp_path / "auto.json").write_text(text.replace("KEY", figures._key(context)), "utf-8")
-    known = figures.load_figures(context)
-    assert not known.costs.known
-    assert not known.rounds
+    loaded = figures.load_figures(context)
+    assert not loaded.costs.known
+    assert not loaded.rounds
     for _ in range(3):
-        known.costs.learn(1, 1.0)
-    figures.save_figures(context, known)
+        loaded.costs.learn(1, 1.0)
+    figures.save_figures(context, loaded)
     assert figures._read_file()[figures._key(context)]["passes"] == {"0": [[1, 1.0]]}
 
 
@@ -221,24 +221,24 @@ def theirs(network: Any, prompt: Sequence[int], settings: dict[str, Any], eos: S
         length_penalty=settings["length_penalty"], early_stopping=EARLY[settings["early_stopping"]],
         eos_token_id=list(eos) or None, pad_token_id=VOCAB + 10**6, return_dict_in_generate=True, output_scores=True, **options,
     )  # fmt: skip
-    found = []
+    beams_ = []
     for row, score in zip(out.sequences.tolist(), out.sequences_scores.tolist(), strict=True):
-        found.append(([token for token in row[len(prompt) :] if token != VOCAB + 10**6], score))
-    return found
+        beams_.append(([token for token in row[len(prompt) :] if token != VOCAB + 10**6], score))
+    return beams_
 
 
 def compare(model: Model, network: Any, prompt: Sequence[int], settings: dict[str, Any], penalty: float = 1.0) -> list[int]:
     """The answer, after checking all finished texts and their scores; the same where the search stops once it is known."""
-    wanted = theirs(network, prompt, settings, model.info.eos_ids, max_new_tokens=BEAM_TOKENS, repetition_penalty=penalty)
+    expected = theirs(network, prompt, settings, model.info.eos_ids, max_new_tokens=BEAM_TOKENS, repetition_penalty=penalty)
     sampling = Sampling(repetition_penalty=penalty)
     sooner, _ = searched(model, prompt, settings, max_tokens=BEAM_TOKENS, sampling=sampling)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Beam, "_settled", lambda *_: False)
         generation, drafter = searched(model, prompt, settings, max_tokens=BEAM_TOKENS, sampling=sampling)
-    assert sooner.answer == generation.answer == wanted[0][0]
+    assert sooner.answer == generation.answer == expected[0][0]
     assert sooner.totals.steps <= generation.totals.steps
-    assert [tokens for tokens, _ in drafter.hypotheses] == [tokens for tokens, _ in wanted]
-    for (_, mine), (_, its) in zip(drafter.hypotheses, wanted, strict=True):
+    assert [tokens for tokens, _ in drafter.hypotheses] == [tokens for tokens, _ in expected]
+    for (_, mine), (_, its) in zip(drafter.hypotheses, expected, strict=True):
         # transformers adds up in float32, which shows where a negative penalty makes sums of hundreds.
         assert mine == pytest.approx(its, abs=1e-4, rel=1e-6)
     ended = generation.answer[-1] in model.info.eos_ids
@@ -281,8 +281,8 @@ def test_repetition_penalty_is_that_of_transformers_beam_search(penalty: float) 
     rng = random.Random(3)
     for model in (tiny_model("llama"), ending("llama")):
         prompt = [rng.randrange(4, VOCAB) for _ in range(100)]
-        found = compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"), penalty)
-        assert found != compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"))
+        answers = compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"), penalty)
+        assert answers != compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"))
 
 
 def test_the_shared_beginning_streams_before_the_end() -> None:
@@ -348,7 +348,7 @@ def test_switching_to_and_fro_never_loses_the_cache() -> None:
 
 def test_a_cancelled_search_keeps_its_best_text() -> None:
     rng = random.Random(5)
-    model, kept = tiny_model("llama"), 0
+    model, length = tiny_model("llama"), 0
     for _ in range(6):
         prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
         generation = Generation(Conversation(model), prompt, "beam", settings={"beams": 4}, max_tokens=50)
@@ -364,5 +364,5 @@ def test_a_cancelled_search_keeps_its_best_text() -> None:
         best = theirs(reference("llama"), prompt, settings_of(4, 1.0, "guess"), model.info.eos_ids, max_new_tokens=passes)
         assert generation.answer == best[0][0]
         assert "".join(step.text for step in steps) + generation.flush() == model.decode(generation.answer)
-        kept += len(generation.answer) - before
-    assert kept, "the beams never differed, so this proves little"
+        length += len(generation.answer) - before
+    assert length, "the beams never differed, so this proves little"

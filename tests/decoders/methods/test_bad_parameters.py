@@ -112,17 +112,21 @@ def test_all_settings_at_the_ends_of_their_ranges(runtime: str, name: str) -> No
     prompt = [10 + rng.randrange(LETTERS) for _ in range(120)]
     described = describe_params(method)
     high, low = (
-        {each["name"]: each[end] for each in described if each["type"] in ("int", "float") and each[end] is not None}
+        {
+            described_param["name"]: described_param[end]
+            for described_param in described
+            if described_param["type"] in ("int", "float") and described_param[end] is not None
+        }
         for end in ("high", "low")
     )
     high |= {key: value for key, value in {"layers": 2}.items() if key in high}  # below the model's own
     widest = high | ({"floor": 0} if "floor" in high else {})
-    longest = {each["name"]: each["high"] for each in described if each["length"]}
-    wanted = answered(target, prompt, max_tokens=8)[0].answer
+    longest = {described_param["name"]: described_param["high"] for described_param in described if described_param["length"]}
+    expected = answered(target, prompt, max_tokens=8)[0].answer
     conversation = Conversation(target, draft_model=draft, head=head)
     for settings in (low, widest, high, longest):
         generation = Generation(conversation, prompt, name, settings=settings, max_tokens=8)
-        assert [token for step in generation for token in step.tokens] == wanted or method.label != "identical", settings
+        assert [token for step in generation for token in step.tokens] == expected or method.label != "identical", settings
         assert generation.finish_reason in ("length", "eos"), settings
     conversation.close()
 
@@ -163,14 +167,14 @@ def test_greedy_tokens_are_those_of_transformers_generate(builtin_model: Model, 
     endless.info = replace(endless.info, eos_ids=())
     for text in mixed_prompts(RECOMPUTE_PROMPTS if method == "recompute" else PROMPTS):
         prompt = encode_prompt(endless, text)
-        found, _ = answered(endless, prompt, method, max_tokens=COPIED_TOKENS)
-        assert found.answer == generated(reference_network, prompt, COPIED_TOKENS)
+        generation, _ = answered(endless, prompt, method, max_tokens=COPIED_TOKENS)
+        assert generation.answer == generated(reference_network, prompt, COPIED_TOKENS)
 
 
 def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model) -> None:
     prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {TEXTS[1]}")
-    wanted = plain(builtin_model, prompt)
-    assert builtin_model.decode(wanted) == TEXTS[1]
+    expected = plain(builtin_model, prompt)
+    assert builtin_model.decode(expected) == TEXTS[1]
     generation = Generation(Conversation(builtin_model), prompt, "greedy")
     lengths: list[tuple[str, int]] = []
     for step in generation:
@@ -182,7 +186,7 @@ def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model)
                 generation.switch("greedy")
             case 20:
                 generation.switch("lookup")
-    assert generation.answer == wanted
+    assert generation.answer == expected
     assert all(n == 1 for _, n in lengths[:10])
     assert max(n for _, n in lengths[10:12]) > 1, "lookup drafts within two steps"
     assert all(n == 1 for _, n in lengths[12:20]), "greedy at once"
@@ -212,10 +216,10 @@ def test_a_copy_takes_few_steps_and_changes_no_token(
             FULL or (settings == {} and method not in FROM_TEXT)
         ):
             options: dict[str, Any] = {"sampling": sampling, "max_tokens": COPIED_TOKENS}
-            found, _ = answered(builtin_model, text, method, settings, draft=draft_model, **options)
-            assert found.answer == plain(builtin_model, text, **options)
-            assert found.totals.tokens_per_step >= floor
-            assert found.totals.draft_seconds > 0
+            generation, _ = answered(builtin_model, text, method, settings, draft=draft_model, **options)
+            assert generation.answer == plain(builtin_model, text, **options)
+            assert generation.totals.tokens_per_step >= floor
+            assert generation.totals.draft_seconds > 0
 
 
 MODULE = '''

@@ -79,15 +79,15 @@ def test_index_finds_every_occurrence(text: list[int], shortest: int, limit: int
     index = NgramIndex()
     for i, token in enumerate(text):
         index.append(token)
-        found = index.matches(10_000, shortest=shortest)
-        clipped = sorted(((at, min(length, ORDERS)) for at, length in found), key=lambda m: (-m[1], -m[0]))
+        matches = index.matches(10_000, shortest=shortest)
+        clipped = sorted(((at, min(length, ORDERS)) for at, length in matches), key=lambda m: (-m[1], -m[0]))
         assert clipped == naive_matches(text[: i + 1], shortest=shortest)
         true = dict(naive_matches(text[: i + 1], LONGEST))
-        for at, length in found:
+        for at, length in matches:
             assert length == (true[at] if length < ORDERS else true[at] // STRIDE * STRIDE)
-        assert [length for _, length in found] == sorted((length for _, length in found), reverse=True)
-        some = index.matches(limit, longest=3)
-        assert some == naive_matches(text[: i + 1], 3)[:limit]
+        assert [length for _, length in matches] == sorted((length for _, length in matches), reverse=True)
+        longest = index.matches(limit, longest=3)
+        assert longest == naive_matches(text[: i + 1], 3)[:limit]
         latest = max((min(match, ORDERS) for _, match in naive_matches(text[: i + 1])), default=0)
         assert index.latest[1] == lookup().match(text[: i + 1]) == latest, "the longest run, without a tree"
         places = [place for place, length in naive_matches(text[: i + 1]) if min(length, ORDERS) == latest]
@@ -157,9 +157,9 @@ def test_matches_are_learned_about_whoever_drafts(right: bool) -> None:
         chosen = [7 if right else 3]
         drafter.learn(Verified(Tree.root(6), chosen, [0], scores))
     assert (drafter.reliability[2] > before) is right
-    known = drafter.reliability[2]
+    chance = drafter.reliability[2]
     drafter.learn(Verified(Tree.root(6), [3], [0], scores))  # no match was asked for: nothing to learn
-    assert drafter.reliability[2] == known
+    assert drafter.reliability[2] == chance
 
 
 def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
@@ -233,9 +233,9 @@ def test_what_is_drafted_has_followed(text: list[int], nodes: int) -> None:
         assert any(whole[i : i + 2] == line[-2:] for i in range(len(whole) - 1))
     assert (len(tree) > 1) == (text[-1] in text[:-1])
     # Every vote is cast by an occurrence of as much of the tail as it says.
-    for node, known in drafter._expansions.items():
+    for node, expansions in drafter._expansions.items():
         tail = [*text[:-1], *(tree.tokens[i] for i in tree.path(node))]
-        for follows, match, start in known.votes:
+        for follows, match, start in expansions.votes:
             assert 0 < follows < len(text)
             if start < 0 or node == 0:
                 assert text[follows - match : follows] == tail[-match:]

@@ -38,9 +38,9 @@ def suffix(**params: Any) -> Suffix:
     return Suffix(SuffixParams(**params))
 
 
-def occurrences(texts: Sequence[Sequence[int]], wanted: Sequence[int]) -> int:
-    size = len(wanted)
-    return sum(list(text[i : i + size]) == list(wanted) for text in texts for i in range(len(text) - size + 1))
+def occurrences(texts: Sequence[Sequence[int]], line: Sequence[int]) -> int:
+    size = len(line)
+    return sum(list(text[i : i + size]) == list(line) for text in texts for i in range(len(text) - size + 1))
 
 
 def counted(texts: Sequence[Sequence[int]], depth: int) -> SuffixAutomaton:
@@ -170,9 +170,9 @@ def test_the_same_question_again_takes_fewer_passes(settings: dict[str, Any]) ->
     model = ToyModel(3, vocabulary=60, memory=4)
     conversation = Conversation(model)
     first = run(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
-    again = run(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
-    assert again.answer == first.answer == plain(model, [1, 2, 3], 60)
-    assert again.totals.steps * 2 < first.totals.steps
+    second = run(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
+    assert second.answer == first.answer == plain(model, [1, 2, 3], 60)
+    assert second.totals.steps * 2 < first.totals.steps
 
 
 def test_kept_answers_take_the_place_of_the_session_s() -> None:
@@ -199,13 +199,13 @@ def test_the_pool_holds_the_latest_completions_of_each_key(text: list[int], n: i
     followed = TextNgrams(NgramPool(), n, min(key, n - 1), most)
     followed.follow(text)
     for length in range(1, min(key, n - 1) + 1):
-        for wanted in {tuple(text[i : i + length]) for i in range(len(text) - length + 1)}:
+        for ngram_key in {tuple(text[i : i + length]) for i in range(len(text) - length + 1)}:
             expected: list[tuple[int, ...]] = []
             for i in range(len(text) - n, -1, -1):
                 completion = tuple(text[i + length : i + n])
-                if tuple(text[i : i + length]) == wanted and completion not in expected:
+                if tuple(text[i : i + length]) == ngram_key and completion not in expected:
                     expected.append(completion)
-            assert followed.pool.get(wanted, most) == expected[:most]
+            assert followed.pool.get(ngram_key, most) == expected[:most]
 
 
 @cases(200)
@@ -330,8 +330,8 @@ def test_the_window_is_laid_out_and_moves_as_published(w: int, n: int) -> None:
             elif i > 0:
                 assert columns[i - 1].tokens == trajectory
     # Column 0 begins with the pending token, which its other levels were not made for.
-    found = [list(ngram) for ngram in window._pool if n == 2 or list(ngram) in pooled]
-    assert all(ngram in found for ngram in pooled)
+    ngrams = [list(ngram) for ngram in window._pool if n == 2 or list(ngram) in pooled]
+    assert all(ngram in ngrams for ngram in pooled)
     assert n == 2 or len(window._pool) == len(pooled)
 
 

@@ -51,27 +51,27 @@ def costs(one: float, per_node: float, sizes: tuple[int, ...] = (1, 2, 4, 8, 16,
 
 
 def test_costs_between_and_beyond_what_was_measured_lie_on_a_line() -> None:
-    known = costs(10.0, 1.0, (1, 8, 16))
-    assert known.seconds(1) == pytest.approx(10, rel=0.02)
-    assert known.seconds(4) == pytest.approx(13, rel=0.02)
-    assert known.seconds(16) == pytest.approx(25, rel=0.02)
-    assert known.seconds(32) == pytest.approx(41, rel=0.02)
-    assert known.seconds(0) == 0
+    passes = costs(10.0, 1.0, (1, 8, 16))
+    assert passes.seconds(1) == pytest.approx(10, rel=0.02)
+    assert passes.seconds(4) == pytest.approx(13, rel=0.02)
+    assert passes.seconds(16) == pytest.approx(25, rel=0.02)
+    assert passes.seconds(32) == pytest.approx(41, rel=0.02)
+    assert passes.seconds(0) == 0
 
 
 def test_costs_keep_the_dips_that_were_measured() -> None:
-    known = PassCosts(((1, 10.0), (4, 24.0), (8, 19.0), (16, 40.0)))
-    assert known.seconds(8) < known.seconds(4)
-    assert [round(known.seconds(n) / 10, 1) for n in (1, 4, 8, 16)] == pytest.approx([1, 2.4, 1.9, 4.0], abs=0.15)
+    passes = PassCosts(((1, 10.0), (4, 24.0), (8, 19.0), (16, 40.0)))
+    assert passes.seconds(8) < passes.seconds(4)
+    assert [round(passes.seconds(n) / 10, 1) for n in (1, 4, 8, 16)] == pytest.approx([1, 2.4, 1.9, 4.0], abs=0.15)
     for _ in range(40):
-        known.learn(4, 15.0)
-    assert known.seconds(4) == pytest.approx(15, abs=1), "passes while answering have the last word"
+        passes.learn(4, 15.0)
+    assert passes.seconds(4) == pytest.approx(15, abs=1), "passes while answering have the last word"
 
 
 def test_one_interrupted_pass_does_not_change_the_picture() -> None:
-    known = costs(10.0, 1.0)
-    known.learn(1, 5000.0)
-    assert known.seconds(1) < 11
+    passes = costs(10.0, 1.0)
+    passes.learn(1, 5000.0)
+    assert passes.seconds(1) < 11
     assert PassCosts().seconds(5) == 0
     assert not PassCosts().known
 
@@ -91,9 +91,9 @@ def test_the_cost_schedule_finds_the_optimum_of_its_formula() -> None:
     rates = Rates()
     for i in range(3000):
         rates.learn(8, min(8, i % 5))
-    known, draft = costs(10.0, 0.4), 1.5
-    speeds = {k: rates.expected(8)[k] / (k * draft + known.seconds(k + 1)) for k in range(1, 9)}
-    best = best_length(rates, known, draft, 8)
+    passes, draft = costs(10.0, 0.4), 1.5
+    speeds = {k: rates.expected(8)[k] / (k * draft + passes.seconds(k + 1)) for k in range(1, 9)}
+    best = best_length(rates, passes, draft, 8)
     assert best == max(speeds, key=lambda k: speeds[k])
     assert 1 < best < 8
 
@@ -174,16 +174,16 @@ WAYS: list[dict[str, Any]] = [
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("layers", [0, 4], ids=["draft", "first layers"])
-@pytest.mark.parametrize("way", range(len(WAYS)) if FULL else (0, 2))
-def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Model, layers: int, way: int) -> None:
+@pytest.mark.parametrize("row", range(len(WAYS)) if FULL else (0, 2))
+def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Model, layers: int, row: int) -> None:
     def make() -> Proposer:
         return FirstLayers(layers) if layers else DraftModelProposer(draft_model, 2048)
 
-    alone, passes = chains(builtin_model, make, COPY, None, **WAYS[way])
-    helped, fewer = chains(builtin_model, make, COPY, Copies(Experience()), **WAYS[way])
+    alone, passes = chains(builtin_model, make, COPY, None, **WAYS[row])
+    helped, fewer = chains(builtin_model, make, COPY, Copies(Experience()), **WAYS[row])
     assert helped == alone, "another's guesses change nothing about a draft's own choices"
     assert passes == sum(len(chain) - 1 for chain in alone)
-    assert fewer < passes / (1.5 if way else 2)
+    assert fewer < passes / (1.5 if row else 2)
 
 
 def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
@@ -280,11 +280,11 @@ def test_promises_that_are_broken_are_believed_less() -> None:
         sizes.learn(cut, [0], context)
         tries += 1
     assert 0 < tries < 8
-    kept = line(0.75, 0.75, 0.75)
+    chain = line(0.75, 0.75, 0.75)
     other = Sizes()
     for _ in range(20):
-        other.learn(kept, range(4), context)
-    assert other.expected(kept.reached)[-1] > Sizes().expected(kept.reached)[-1]
+        other.learn(chain, range(4), context)
+    assert other.expected(chain.reached)[-1] > Sizes().expected(chain.reached)[-1]
 
 
 def test_what_was_declined_is_judged_by_how_the_text_goes_on() -> None:
@@ -319,9 +319,9 @@ LINES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), max_size=5
 
 def test_drawn_tokens_are_of_the_text_and_repeat_by_seed() -> None:
     text = [1, 2, 3, 99, 4]
-    some = draw_tokens(text, 50, 1, {99})
-    assert some == draw_tokens(text, 50, 1, {99}) != draw_tokens(text, 50, 2, {99})
-    assert set(some) == {1, 2, 3, 4}
+    drawn = draw_tokens(text, 50, 1, {99})
+    assert drawn == draw_tokens(text, 50, 1, {99}) != draw_tokens(text, 50, 2, {99})
+    assert set(drawn) == {1, 2, 3, 4}
     assert draw_tokens(text, 50, 1, {99}) != draw_tokens([*text, 4], 50, 1, {99}), "another place, other tokens"
     assert drafting(text).pending == 4
 
@@ -332,10 +332,10 @@ MAKE: dict[str, Callable[[], Drafter]] = {
     "lookup, as published": lambda: Lookup(LookupParams(variant="reference")),
     "fusion": Fusion,
 }
-each = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+every_make = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 
-@each
+@every_make
 @cases(150)
 @given(st.lists(FEW, min_size=2, max_size=4), st.integers(0, 60))
 def test_growing_and_changing_texts_give_what_a_fresh_one_gives(
@@ -354,7 +354,7 @@ def test_growing_and_changing_texts_give_what_a_fresh_one_gives(
 
 
 @pytest.mark.parametrize("text", ["twice", "random", "one token"])
-@each
+@every_make
 def test_memory_stays_under_a_kilobyte_per_token(make: Callable[[], Drafter], text: str) -> None:
     rng = random.Random(0)
     tokens = [rng.randrange(32_000) for _ in range(2000)]
@@ -368,8 +368,8 @@ def test_memory_stays_under_a_kilobyte_per_token(make: Callable[[], Drafter], te
 
 
 def test_longer_matches_are_surer() -> None:
-    known = Reliability()
-    values = [known[m] for m in range(LONGEST + 1)]
+    reliability = Reliability()
+    values = [reliability[m] for m in range(LONGEST + 1)]
     assert values == sorted(values)
     assert values[1] == pytest.approx(1 / 3)
     assert values[8] < values[12] == values[LONGEST]
@@ -379,16 +379,16 @@ def test_longer_matches_are_surer() -> None:
 @pytest.mark.parametrize("odds", [0.2, 1.0, 5.0])
 def test_what_a_text_keeps_of_its_promises_is_learned(odds: float) -> None:
     """A text whose odds are so many times the usual ones."""
-    rng, known = random.Random(0), Reliability()
+    rng, reliability = random.Random(0), Reliability()
     for _ in range(2000):
         match = rng.choice((1, 2, 4, 8, 16))
         usual = Reliability()[match]
         true = odds * usual / (1 - usual + odds * usual)
-        known.learn(match, rng.random() < true)
+        reliability.learn(match, rng.random() < true)
     for match in (1, 4, 16):
         usual = Reliability()[match]
         true = odds * usual / (1 - usual + odds * usual)
-        assert known[match] == pytest.approx(true, abs=0.15)
+        assert reliability[match] == pytest.approx(true, abs=0.15)
 
 
 @given(st.integers(2, 4), st.integers(1, 64), st.integers(1, 12), st.data())
@@ -400,13 +400,13 @@ def test_all_nodes_are_allotted_and_nobody_is_left_out_for_good(
     for _ in range(30):
         given_out = shares.allot(nodes, chain)
         assert sum(given_out) == nodes
-        assert all(each == 0 or each >= min(chain, nodes // count) for each in given_out)
+        assert all(share == 0 or share >= min(chain, nodes // count) for share in given_out)
         shares.learn(data.draw(st.lists(lengths, min_size=count, max_size=count)))
         assert sum(shares.fractions()) == pytest.approx(1)
         assert min(shares.fractions()) > 0
     drafted = [0] * count
     for _ in range(64 * count * chain):
-        drafted = [had or each for had, each in zip(drafted, shares.allot(nodes, chain), strict=True)]
+        drafted = [had or share for had, share in zip(drafted, shares.allot(nodes, chain), strict=True)]
     assert all(drafted) or nodes < count
 
 
@@ -451,12 +451,12 @@ def test_the_most_probable_paths_are_in_it() -> None:
     rng = random.Random(1)
     for _ in range(300):
         guesses, nodes, floor = guessed(rng), rng.randint(1, 30), rng.choice((0.0, 0.1, 0.3))
-        found = paths(position_tree(context(), guesses, nodes, floor, lambda _: None))
+        grown = paths(position_tree(context(), guesses, nodes, floor, lambda _: None))
         every = [path for depth in range(1, len(guesses) + 1) for path in product(*guesses[:depth])]
         reached = {tuple(token for token, _ in path): prod(p for _, p in path) for path in every}
         best = sorted((p for p in reached.values() if p >= floor), reverse=True)[: nodes - 1]
-        assert sorted((reached[path] for path in found), reverse=True) == pytest.approx(best)
-        assert len(set(found)) == len(found)
+        assert sorted((reached[path] for path in grown), reverse=True) == pytest.approx(best)
+        assert len(set(grown)) == len(grown)
 
 
 @pytest.mark.parametrize("rule", ["exact", "rejection", "soft"])
@@ -464,9 +464,9 @@ def test_where_guesses_are_drawn_their_ranks_alone_decide(rule: Any) -> None:
     rng = random.Random(2)
     for _ in range(100):
         guesses, nodes = guessed(rng), rng.randint(2, 30)
-        other = [[(token + 100, rng.random()) for token, _ in found] for found in guesses]
+        other = [[(token + 100, rng.random()) for token, _ in rank_guesses] for rank_guesses in guesses]
         trees = [
-            position_tree(context(0.8, rule), each, nodes, 0.0, lambda position: f"q{position}") for each in (guesses, other)
+            position_tree(context(0.8, rule), one, nodes, 0.0, lambda position: f"q{position}") for one in (guesses, other)
         ]
         assert trees[0].parents == trees[1].parents
         assert [token + 100 for token in trees[0].tokens[1:]] == trees[1].tokens[1:]
@@ -483,22 +483,22 @@ def test_where_guesses_are_drawn_their_ranks_alone_decide(rule: Any) -> None:
 
 def test_an_eos_takes_its_place_and_ends_its_path() -> None:
     rng = random.Random(3)
-    seen = 0
+    cuts = 0
     for _ in range(100):
         guesses, nodes = guessed(rng), rng.randint(2, 30)
         whole = position_tree(context(0.8), guesses, nodes, 0.0, lambda _: None)
         position = rng.randrange(len(guesses))
         rank = rng.randrange(len(guesses[position]))
-        gone, p = guesses[position][rank]
+        replaced, p = guesses[position][rank]
         guesses[position][rank] = (EOS, p)
         cut = position_tree(context(0.8), guesses, nodes, 0.0, lambda _: None)
-        wanted = [
-            tuple(EOS if depth == position and token == gone else token for depth, token in enumerate(path))
+        expected = [
+            tuple(EOS if depth == position and token == replaced else token for depth, token in enumerate(path))
             for path in paths(whole)
         ]
-        assert paths(cut) == [path for path in wanted if EOS not in path[:-1]]
-        seen += len(cut) < len(whole)
-    assert seen > 10
+        assert paths(cut) == [path for path in expected if EOS not in path[:-1]]
+        cuts += len(cut) < len(whole)
+    assert cuts > 10
 
 
 PROMPT = "Write a short story about a lighthouse keeper and a lost boat."
@@ -558,18 +558,18 @@ def ahead(steps: Sequence[Step]) -> tuple[int, int]:
 def test_the_tokens_do_not_change(
     models: tuple[Model, Model, OwnThread], slow_target: None, settings: dict[str, Any], sampling: dict[str, Any], rule: str
 ) -> None:
-    target, draft, own = models
+    target, draft, thread = models
     how: dict[str, Any] = {"sampling": Sampling(**sampling), "acceptance": Acceptance.parse(rule), "settings": settings}
     for prompt in (PROMPT, f"Repeat this text exactly: {TEXTS[0]}")[: 1 + FULL]:
-        wanted, _ = answer(target, draft, prompt=prompt, **how)
-        found, steps = answer(target, own, prompt=prompt, **how)
-        assert found == wanted
-        assert rule != "exact" or wanted == answer(target, None, "greedy", prompt, sampling=how["sampling"])[0]
-        made, wasted = ahead(steps)
-        assert made > 0
-        assert wasted <= made
+        expected, _ = answer(target, draft, prompt=prompt, **how)
+        tokens, steps = answer(target, thread, prompt=prompt, **how)
+        assert tokens == expected
+        assert rule != "exact" or expected == answer(target, None, "greedy", prompt, sampling=how["sampling"])[0]
+        drafted, wasted = ahead(steps)
+        assert drafted > 0
+        assert wasted <= drafted
         how["settings"] = {**settings, "ahead": False}
-        assert ahead(answer(target, own, prompt=prompt, **how)[1]) == (0, 0)
+        assert ahead(answer(target, thread, prompt=prompt, **how)[1]) == (0, 0)
         how["settings"] = settings
 
 
@@ -592,23 +592,23 @@ def test_what_the_target_does_not_want_is_thrown_away(slow_target: None, monkeyp
     monkeypatch.setattr(module, "LEAST", 0.0)
     target, other = tiny_model("llama"), tiny_model("mistral")
     settings = {"schedule": "constant", "tokens": 2, "cascade": False}
-    found, steps = answer(target, OwnThread(lambda: other), "draft", range(9, 30), settings=settings)
-    assert found == answer(target, None, "greedy", range(9, 30))[0]
+    tokens, steps = answer(target, OwnThread(lambda: other), "draft", range(9, 30), settings=settings)
+    assert tokens == answer(target, None, "greedy", range(9, 30))[0]
     refused = [step for step in steps[:-1] if step.accepted < step.drafted]
     assert refused
     for step in refused:
         assert step.ahead <= step.wasted
-    made, wasted = ahead(steps)
-    assert 0 < sum(step.wasted for step in refused) <= wasted <= made
+    drafted, wasted = ahead(steps)
+    assert 0 < sum(step.wasted for step in refused) <= wasted <= drafted
 
 
 def test_an_error_in_the_thread_is_one_sentence(
     models: tuple[Model, Model, OwnThread], slow_target: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, _, own = models
+    target, _, thread = models
     ids = encode_prompt(target, PROMPT)
-    wanted, _ = answer(target, None, "greedy")
-    conversation = Conversation(target, draft_model=own)
+    expected, _ = answer(target, None, "greedy")
+    conversation = Conversation(target, draft_model=thread)
     with monkeypatch.context() as patch:
         real = Ahead._draft_ahead
 
@@ -625,8 +625,8 @@ def test_an_error_in_the_thread_is_one_sentence(
         with pytest.raises(UserError, match=r"^There was not enough memory on cpu\.$"):
             list(generation)
         assert generation.answer
-        assert generation.answer == wanted[: len(generation.answer)]
-    again = Generation(conversation, ids, "draft", max_tokens=TOKENS)
-    list(again)
-    assert again.answer == wanted
+        assert generation.answer == expected[: len(generation.answer)]
+    second = Generation(conversation, ids, "draft", max_tokens=TOKENS)
+    list(second)
+    assert second.answer == expected
     conversation.close()

@@ -50,11 +50,11 @@ def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_draft_model_has_options_of_its_own() -> None:
     """They are private: what most of them do shows on a GPU alone."""
     target = str(tiny_folder("llama"))
-    asked: dict[str, Any] = {"device": "cuda", "dtype": "float16", "threads": 3, "kv_type": "q8_0", "gpu_layers": 0}
-    asked |= {"context": 7, "revision": "v1"}
-    command = Load(1, target, target, draft_device="cpu", draft_dtype="bfloat16", draft_threads=2, **asked)
+    options: dict[str, Any] = {"device": "cuda", "dtype": "float16", "threads": 3, "kv_type": "q8_0", "gpu_layers": 0}
+    options |= {"context": 7, "revision": "v1"}
+    command = Load(1, target, target, draft_device="cpu", draft_dtype="bfloat16", draft_threads=2, **options)
     assert Drafters(command)._options == LoadOptions(device="cpu", dtype="bfloat16", threads=2)
-    assert load_options(command) == LoadOptions(**asked)
+    assert load_options(command) == LoadOptions(**options)
 
 
 def test_own_threads_are_nobody_elses() -> None:
@@ -65,16 +65,16 @@ def test_own_threads_are_nobody_elses() -> None:
     assert isinstance(model, OwnThread)
     assert model.worker.run(torch.get_num_threads) == before + 2
     assert torch.get_num_threads() == before
-    plain, own = tiny_model("llama").open_session(64), model.open_session(64)
-    for session in (plain, own):
+    plain, own_session = tiny_model("llama").open_session(64), model.open_session(64)
+    for session in (plain, own_session):
         session.prefill(range(9, 20))
         session.evaluate([5, 6, 7], [-1, 0, 0])
         session.commit([0, 2])
         session.rewind(12)
-    assert own.tokens == plain.tokens
-    chosen = [session.evaluate([8], [-1]).top(1)[0][0][0] for session in (plain, own)]
+    assert own_session.tokens == plain.tokens
+    chosen = [session.evaluate([8], [-1]).top(1)[0][0][0] for session in (plain, own_session)]
     assert chosen[0] == chosen[1]
-    assert own.nodes_evaluated == plain.nodes_evaluated == 15
+    assert own_session.nodes_evaluated == plain.nodes_evaluated == 15
     drafts.close()
 
 
@@ -90,8 +90,8 @@ def test_a_shorter_context_is_told_at_load() -> None:
 
 def test_what_the_draft_model_cannot_have_is_told() -> None:
     drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), device="cpu", draft_device="cuda:7"))
-    said = "no CUDA device here.* Use --draft-device cpu"
-    with pytest.raises(UserError, match=rf"^The draft model .* cannot be used: .*{said}"):
+    sentence = "no CUDA device here.* Use --draft-device cpu"
+    with pytest.raises(UserError, match=rf"^The draft model .* cannot be used: .*{sentence}"):
         drafts.join(tiny_model("mistral"))
 
 
@@ -139,11 +139,11 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
     assert not drafts
     assert drafts.head is not None
     assert drafts.head.info.title == "EAGLE-3"
-    found = refusals(target(), drafts)
-    assert set(found) == {"draft", "tree", "medusa", "dflash", "mtp", "pard"}
-    assert all(f"{head} (EAGLE-3) is loaded" in found.pop(other) for other in ("medusa", "dflash"))
-    assert "needs an MTP layer" in found.pop("mtp")
-    assert all(f"{head} is a trained drafter (EAGLE-3). Use the method eagle." in reason for reason in found.values())
+    reasons = refusals(target(), drafts)
+    assert set(reasons) == {"draft", "tree", "medusa", "dflash", "mtp", "pard"}
+    assert all(f"{head} (EAGLE-3) is loaded" in reasons.pop(other) for other in ("medusa", "dflash"))
+    assert "needs an MTP layer" in reasons.pop("mtp")
+    assert all(f"{head} is a trained drafter (EAGLE-3). Use the method eagle." in reason for reason in reasons.values())
     assert "needs an EAGLE head" in refusals(target(), None)["eagle"]
     conversation = open_conversation(target(), drafts)
     assert conversation.head is drafts.head
@@ -155,7 +155,7 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
 
 @needs_llama
 @pytest.mark.parametrize(
-    ("model", "given", "runs"),
+    ("model", "options", "runs"),
     [
         (BUILTIN, {"backend": "transformers"}, "transformers"),
         (BUILTIN, {"backend": "llama.cpp"}, "llama.cpp"),
@@ -165,8 +165,8 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
         (str(builtin_gguf()), {"draft_dtype": "float32"}, "llama.cpp"),
     ],
 )
-def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: str, given: dict[str, Any], runs: str) -> None:
-    drafts = Drafters(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **given))
+def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: str, options: dict[str, Any], runs: str) -> None:
+    drafts = Drafters(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **options))
     target = find_model(model, drafts.target_options)()
     assert target.info.backend == runs
     drafts.join(target)
@@ -219,12 +219,12 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
         damaged(tmp_path / "new.gguf", lambda data: data.replace(b"llama", b"llamb")): "'llamb', which this version",
         str(tmp_path / "none.gguf"): "There is no file",
     }
-    for id, (file, said) in enumerate(broken.items(), 10):
+    for id, (file, sentence) in enumerate(broken.items(), 10):
         engine.send(Load(id, file))
         *before, failed = engine.until(id, Failed, Loaded)
         assert isinstance(failed, Failed), failed
         assert failed.cause == "user"
-        assert said in failed.sentence
+        assert sentence in failed.sentence
         assert "\n" not in failed.sentence
         if Unloaded() in before:  # llama.cpp itself refused it, when the room had been made
             assert "Load one again" in failed.sentence

@@ -74,8 +74,8 @@ def test_past_answers_out_of_a_file_are_drafted_from_where_that_is_asked(tmp_pat
         list(client.stream(client.load(recorded(tmp_path, more={"tell me": text}))))
 
         def steps(past: bool, settings: dict[str, Any] | None = None) -> int:
-            asked = {"method": "lookup", "prompt": "tell me", "raw": True, "past": past, "settings": settings or {}}
-            done = work(client, "answer", **asked)[-1]
+            request = {"method": "lookup", "prompt": "tell me", "raw": True, "past": past, "settings": settings or {}}
+            done = work(client, "answer", **request)[-1]
             assert isinstance(done, Worked)
             assert done.result["text"] == text
             return int(done.result["steps"])
@@ -125,37 +125,37 @@ def test_a_running_task_ends_soon_after_its_cancel(client: EngineClient, tmp_pat
     assert failed.cause == "cancelled"
 
 
-def run(name: str, tokens: list[int], seen: list[str]) -> Iterator[Totals]:
+def run(name: str, tokens: list[int], order: list[str]) -> Iterator[Totals]:
     """A replay whose passes give so many tokens each."""
     totals = Totals()
     try:
         for count in tokens:
             totals.tokens += count
-            seen.append(name)
+            order.append(name)
             yield totals
     finally:
-        seen.append(f"{name} ends")
+        order.append(f"{name} ends")
 
 
 def test_whoever_is_least_far_goes_on() -> None:
-    seen: list[str] = []
+    order: list[str] = []
     slow, fast = [1, *([TURN // 4] * 8)], [1, TURN, TURN]
-    one, other = abreast([run("slow", slow, seen), run("fast", fast, seen)], lambda: None)
+    one, other = abreast([run("slow", slow, order), run("fast", fast, order)], lambda: None)
     assert one.tokens == other.tokens == 1 + 2 * TURN
     # Turns of both lie among each other: the slow one catches up before the fast one goes on.
-    assert seen == ["slow", "fast", *["slow"] * 4, "fast", *["slow"] * 4, "fast", "slow ends", "fast ends"]
+    assert order == ["slow", "fast", *["slow"] * 4, "fast", *["slow"] * 4, "fast", "slow ends", "fast ends"]
 
 
 def test_a_cancelled_replay_ends_them_all() -> None:
-    seen: list[str] = []
+    order: list[str] = []
 
     def stop() -> None:
-        if len(seen) > 3:
+        if len(order) > 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        abreast([run("a", [1] * 9, seen), run("b", [1] * 9, seen)], stop)
-    assert {"a ends", "b ends"} <= set(seen)
+        abreast([run("a", [1] * 9, order), run("b", [1] * 9, order)], stop)
+    assert {"a ends", "b ends"} <= set(order)
 
 
 LAYERS = 8
@@ -170,16 +170,16 @@ def job_of(model: Model, reports: list[dict[str, Any]] | None = None, after: int
 
 def walking(damage: dict[Any, float], most: int = 10**9) -> tuple[Walk, list[Any]]:
     """A walk where each block that is left out costs its own part of the agreement, and what it looked at."""
-    seen: list[Any] = []
+    reports: list[Any] = []
 
     def score(left_out: Any) -> tuple[float, float]:
-        if len(seen) >= most:
+        if len(reports) >= most:
             raise BudgetSpent
-        seen.append(left_out)
+        reports.append(left_out)
         lost = sum(damage[next(iter(unit))] for unit in UNITS if unit <= left_out)
         return max(0.0, 1 - lost), -lost
 
-    return Walk(score), seen
+    return Walk(score), reports
 
 
 def made_up(seed: int) -> dict[Any, float]:
@@ -190,26 +190,26 @@ def made_up(seed: int) -> dict[Any, float]:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_blocks_that_cost_least_go_first(seed: int) -> None:
     damage = made_up(seed)
-    walk, seen = walking(damage)
+    walk, reports = walking(damage)
     walk.go(frozenset(), UNITS)
     order = sorted(damage, key=damage.__getitem__)
-    for count, found in enumerate(walk.path.values(), 1):
-        assert found.left_out == frozenset(order[:count])
-        assert found.agreement == pytest.approx(max(0.0, 1 - sum(damage[block] for block in order[:count])))
+    for count, blocks in enumerate(walk.path.values(), 1):
+        assert blocks.left_out == frozenset(order[:count])
+        assert blocks.agreement == pytest.approx(max(0.0, 1 - sum(damage[block] for block in order[:count])))
     assert len(walk.path) < len(UNITS), "something is left"
     last = list(walk.path.values())[-1]
     assert last.agreement < block_search.LEAST or len(walk.path) == len(UNITS) - 1
     # All once, then a few at each step; never the same set twice.
-    assert len(seen) == len(set(seen)) <= len(UNITS) + block_search.NEAR * len(walk.path)
+    assert len(reports) == len(set(reports)) <= len(UNITS) + block_search.NEAR * len(walk.path)
 
 
 def test_a_walk_that_runs_out_of_passes_keeps_what_it_has() -> None:
     whole, _ = walking(made_up(2))
     whole.go(frozenset(), UNITS)
-    part, seen = walking(made_up(2), most=24)
+    part, reports = walking(made_up(2), most=24)
     with pytest.raises(BudgetSpent):
         part.go(frozenset(), UNITS)
-    assert len(seen) == 24
+    assert len(reports) == 24
     assert 1 <= len(part.path) < len(whole.path)
     assert list(part.path) == list(whole.path)[: len(part.path)]
 
@@ -240,10 +240,10 @@ def test_a_score_is_how_often_a_first_draft_token_is_right(kind: str) -> None:
             chain = text.ids[text.prompt - 1 : -1]
             if not tree:
                 chosen = session.evaluate(chain, range(ROOT, len(chain) - 1), layers=run).choose(Sampling())
-                right += [token == wanted for token, wanted in zip(chosen, text.ids[text.prompt :], strict=True)]
+                right += [token == token_ for token, token_ in zip(chosen, text.ids[text.prompt :], strict=True)]
                 continue
-            for token, wanted in zip(chain, text.ids[text.prompt :], strict=True):
-                right.append(session.evaluate([token], [ROOT], layers=run).choose(Sampling()) == [wanted])
+            for token, token_ in zip(chain, text.ids[text.prompt :], strict=True):
+                right.append(session.evaluate([token], [ROOT], layers=run).choose(Sampling()) == [token_])
                 session.drop((0,))
                 session.commit(())
                 session.evaluate([token], [ROOT], rows=())
@@ -283,12 +283,12 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
     assert calls == result["passes"]
     assert result["positions"] > 40
     assert reports[-1]["passes"] <= reports[-1]["most"] == 220
-    found = result["found"]
-    assert [row["speedup"] for row in found] == sorted((row["speedup"] for row in found), reverse=True)
-    depths = {row["layers"]: row for row in found if "layers" in row}
+    skipped = result["found"]
+    assert [row["speedup"] for row in skipped] == sorted((row["speedup"] for row in skipped), reverse=True)
+    depths = {row["layers"]: row for row in skipped if "layers" in row}
     assert set(depths) == set(range(1, LAYERS))
-    assert any("a" in row["skip"] or "m" in row["skip"] for row in found if "skip" in row)
-    for row in found:
+    assert any("a" in row["skip"] or "m" in row["skip"] for row in skipped if "skip" in row)
+    for row in skipped:
         assert 1 <= row["blocks"] < 2 * LAYERS
         assert 0 <= row["agreement"] <= 1
         run = parse_skip(row["skip"], LAYERS) if "skip" in row else row["layers"]
@@ -297,8 +297,8 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
         if "skip" in row:
             assert len(parse_skip(row["skip"], LAYERS)) <= LAYERS
     # Leaving out one well chosen block does next to no harm; half of the model's trained exit, much.
-    assert max(row["agreement"] for row in found if row["blocks"] == 2 * LAYERS - 1) > 0.9
-    assert min(row["agreement"] for row in found) < 0.7
+    assert max(row["agreement"] for row in skipped if row["blocks"] == 2 * LAYERS - 1) > 0.9
+    assert min(row["agreement"] for row in skipped) < 0.7
 
 
 def test_it_is_cancelled_between_passes(builtin_model: Model) -> None:

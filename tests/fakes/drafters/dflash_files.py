@@ -127,18 +127,18 @@ def write_dflash(
         more = {"markov_rank": rank, "markov_head_type": paths, "enable_confidence_head": True}
     match layout:
         case "z-lab":
-            told = {"mask_token_id": mask, **ids, **more, **(inner or {})}
-            made = {**figures, "architectures": ["DFlashDraftModel"], "block_size": block, "dflash_config": told}
+            inner_config = {"mask_token_id": mask, **ids, **more, **(inner or {})}
+            whole = {**figures, "architectures": ["DFlashDraftModel"], "block_size": block, "dflash_config": inner_config}
         case "deepspec":
-            made = {**figures, "architectures": ["Qwen3DSparkModel"], "markov_rank": 0, "block_size": block, **ids}
-            made |= {"mask_token_id": mask, "num_anchors": 512, "enable_confidence_head": False, **more}
+            whole = {**figures, "architectures": ["Qwen3DSparkModel"], "markov_rank": 0, "block_size": block, **ids}
+            whole |= {"mask_token_id": mask, "num_anchors": 512, "enable_confidence_head": False, **more}
         case "transformers":
             del figures["vocab_size"], figures["rope_theta"]
-            made = {**figures, "model_type": "muse_glimmer_assistant", "architectures": ["MuseGlimmerAssistantModel"]}
-            made |= {"block_size": block, "mask_token_id": mask, **ids, "sliding_window": 2048}
-            made["rope_parameters"] = {"rope_theta": 500.0, "rope_type": "default"}
+            whole = {**figures, "model_type": "muse_glimmer_assistant", "architectures": ["MuseGlimmerAssistantModel"]}
+            whole |= {"block_size": block, "mask_token_id": mask, **ids, "sliding_window": 2048}
+            whole["rope_parameters"] = {"rope_theta": 500.0, "rope_type": "default"}
         case "speculators":
-            made = {
+            whole = {
                 "architectures": ["DFlashSpeculator"],
                 "speculators_model_type": "dflash2" if paths == "dflash2" else "dspark" if paths else "dflash",
                 "draft_vocab_size": drafted, "block_size": block, "mask_token_id": mask,
@@ -148,7 +148,7 @@ def write_dflash(
             }  # fmt: skip
     layer_types = config.pop("layer_types", None)
     if layer_types is not None:
-        (figures if layout == "speculators" else made)["layer_types"] = layer_types
+        (figures if layout == "speculators" else whole)["layer_types"] = layer_types
     if layout == "speculators" and "sliding_window" in config:
         figures["sliding_window"] = config.pop("sliding_window")
-    return save_drafter(folder, out, made | config, changes)
+    return save_drafter(folder, out, whole | config, changes)

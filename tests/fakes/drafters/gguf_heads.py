@@ -83,11 +83,11 @@ def counting() -> tuple[LlamaModel, Head]:
     folder = room() / "counting-target"
     shutil.copytree(target_folder(), folder)
     weights = load_file(folder / "model.safetensors")
-    known = torch.nn.functional.normalize(torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(1)), dim=-1)
+    directions = torch.nn.functional.normalize(torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(1)), dim=-1)
     for name, tensor in weights.items():
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             tensor.zero_()  # a token stands for itself in the residual stream, and the layers add nothing
-    weights |= {"model.embed_tokens.weight": known, "lm_head.weight": known.roll(1, 0)}
+    weights |= {"model.embed_tokens.weight": directions, "lm_head.weight": directions.roll(1, 0)}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     model = load_llama(gguf_of(folder), "counting-target", FLOAT32)
     zero, one = torch.zeros, torch.eye(WIDTH)
@@ -96,7 +96,7 @@ def counting() -> tuple[LlamaModel, Head]:
         "midlayer.self_attn.o_proj.weight": zero(WIDTH, WIDTH),
         "midlayer.mlp.down_proj.weight": zero(WIDTH, 48),
         "norm.weight": torch.ones(WIDTH),
-        "lm_head.weight": known.roll(2, 0),
+        "lm_head.weight": directions.roll(2, 0),
     }
     return model, load_head(eagle_file(room() / "counting", taps=(0, 1, 2), changes=changes), model)
 

@@ -24,9 +24,9 @@ TensorChanges = Mapping[str, Tensor | None]
 
 def reduced(drafted: int, vocabulary: int, generator: torch.Generator) -> dict[str, Tensor]:
     """The tables of a drafter that knows a part of the vocabulary."""
-    kept = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
-    known = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, kept, True)
-    return {"d2t": kept - torch.arange(drafted), "t2d": known}
+    ids = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
+    mask = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, ids, True)
+    return {"d2t": ids - torch.arange(drafted), "t2d": mask}
 
 
 def save_drafter(
@@ -34,9 +34,9 @@ def save_drafter(
 ) -> Path:
     """Write a drafter's folder; a key of the configuration that is "absent" is left out."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {name: tensor for name, tensor in {**tensors, **(changes or {})}.items() if tensor is not None}
+    tensors_ = {name: tensor for name, tensor in {**tensors, **(changes or {})}.items() if tensor is not None}
     save_file(
-        {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in kept.items()},
+        {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors_.items()},
         folder / f"{file}.safetensors",
     )
     (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value != "absent"}))
@@ -134,20 +134,20 @@ def write_head(
     key = "eagle_aux_hidden_state_layer_ids"
     match style:
         case "eagle1":
-            made = {**figures, "architectures": ["LlamaForCausalLM"], "bias": bias}
+            whole = {**figures, "architectures": ["LlamaForCausalLM"], "bias": bias}
         case "eagle3":
-            made = {**figures, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": drafted}
+            whole = {**figures, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": drafted}
             if taps:
-                made["eagle_config"] = {key: list(taps), "use_aux_hidden_state": True}
+                whole["eagle_config"] = {key: list(taps), "use_aux_hidden_state": True}
         case "deepspec":
-            made = {**figures, "architectures": ["Qwen3Eagle3Model"], "ttt_length": 7, "target_layer_ids": list(taps or ())}
+            whole = {**figures, "architectures": ["Qwen3Eagle3Model"], "ttt_length": 7, "target_layer_ids": list(taps or ())}
         case "speculators":
-            made = {
+            whole = {
                 "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "draft_vocab_size": drafted,
                 "norm_before_residual": True, key: list(taps) if taps else None, "transformer_layer_config": figures,
                 "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "owner/verifier"}},
             }  # fmt: skip
-    return save_drafter(folder, out, made | config, changes)
+    return save_drafter(folder, out, whole | config, changes)
 
 
 def write_medusa(
@@ -202,7 +202,7 @@ def write_medusa(
         out = {f"medusa_heads.{name}": tensor for name, tensor in out.items()}
     if drafted != vocabulary:
         out["token_map"] = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
-    told: dict[str, Any] = {"medusa_num_heads": 2, "medusa_num_layers": blocks, "base_model_name_or_path": "owner/base"}
+    described: dict[str, Any] = {"medusa_num_heads": 2, "medusa_num_layers": blocks, "base_model_name_or_path": "owner/base"}
     if named == "new":
-        told = {"model_type": "medusa", "num_heads": heads, "num_hidden_layers": blocks, "hidden_size": width}
-    return save_drafter(folder, out, told | config, changes, "medusa_lm_head")
+        described = {"model_type": "medusa", "num_heads": heads, "num_hidden_layers": blocks, "hidden_size": width}
+    return save_drafter(folder, out, described | config, changes, "medusa_lm_head")

@@ -44,9 +44,9 @@ def states_of(text: Sequence[int], taps: Sequence[int]) -> Tensor:
 
 
 def load(folder: Path, model: TransformersModel | None = None) -> Any:
-    found = read_format(folder, check_folder(folder))
-    assert found is not None
-    return load_head(found, folder.name, model or target())
+    layout = read_format(folder, check_folder(folder))
+    assert layout is not None
+    return load_head(layout, folder.name, model or target())
 
 
 @functools.cache

@@ -118,14 +118,14 @@ def write_mtp(
 
     for number in range(layers):
         begin = f"model.layers.{LAYERS + number}."
-        own = {f"{name}.weight": around(WIDTH) for name in ("enorm", "hnorm", "shared_head.norm")}
-        own["eh_proj.weight"] = torch.randn(WIDTH, 2 * WIDTH) * 0.3
+        layer_tensors = {f"{name}.weight": around(WIDTH) for name in ("enorm", "hnorm", "shared_head.norm")}
+        layer_tensors["eh_proj.weight"] = torch.randn(WIDTH, 2 * WIDTH) * 0.3
         if family in REFERENCED:
-            own["embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
-            own["shared_head.head.weight"] = tensors["lm_head.weight"].clone()
+            layer_tensors["embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
+            layer_tensors["shared_head.head.weight"] = tensors["lm_head.weight"].clone()
         for name in [name for name in tensors if name.startswith(begin)]:
-            own[name.removeprefix(begin)] = tensors.pop(name)
-        tensors |= {published(family, number, name): tensor for name, tensor in own.items()}
+            layer_tensors[name.removeprefix(begin)] = tensors.pop(name)
+        tensors |= {published(family, number, name): tensor for name, tensor in layer_tensors.items()}
     if right:
         _make_right(tensors, family, layers)
     for name, replaced in (changes or {}).items():

@@ -101,13 +101,13 @@ def write_assistant(
     model.save_pretrained(folder)
     if changes:
         tensors = {**load_file(folder / "model.safetensors"), **changes}
-        kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-        save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+        rest = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        save_file(rest, folder / "model.safetensors", metadata={"format": "pt"})
     if config:
-        told = json.loads((folder / "config.json").read_text())
+        described = json.loads((folder / "config.json").read_text())
         for key, value in config.items():
-            (told["text_config"] if key.startswith("text_") else told)[key.removeprefix("text_")] = value
-        (folder / "config.json").write_text(json.dumps(told))
+            (described["text_config"] if key.startswith("text_") else described)[key.removeprefix("text_")] = value
+        (folder / "config.json").write_text(json.dumps(described))
     return folder
 
 
@@ -157,8 +157,8 @@ def gemma_file(folder: Path, file: Path) -> Path:
     with new_file(file, "gemma4-assistant" if assistant else "gemma4", "F32", folder.name) as (writer, add):
         for key, value in figures.items():
             if value is not None:
-                put = writer.add_array if isinstance(value, list) else writer.add_uint32
-                put(f"{writer.arch}.{key}", value)
+                add_value = writer.add_array if isinstance(value, list) else writer.add_uint32
+                add_value(f"{writer.arch}.{key}", value)
         writer.add_float32(f"{writer.arch}.rope.freq_base", rope["full_attention"]["rope_theta"])
         writer.add_float32(f"{writer.arch}.rope.freq_base_swa", rope["sliding_attention"]["rope_theta"])
         writer.add_layer_norm_rms_eps(config["rms_norm_eps"])

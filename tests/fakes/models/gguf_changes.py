@@ -53,12 +53,12 @@ def tokens(source: Path) -> list[bytes]:
     (layout,) = read_layout(source)
     record = layout.pairs["tokenizer.ggml.tokens"]
     at = 8 + len(b"tokenizer.ggml.tokens") + 16
-    found = []
+    names = []
     while at < len(record):
         (size,) = struct.unpack_from("<Q", record, at)
-        found.append(record[at + 8 : at + 8 + size])
+        names.append(record[at + 8 : at + 8 + size])
         at += 8 + size
-    return found
+    return names
 
 
 def _text(text: bytes) -> bytes:

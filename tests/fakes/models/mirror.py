@@ -32,29 +32,29 @@ def linear(kind: str, ids: Sequence[int]) -> torch.Tensor:
 
 def in_passes(session: Any, ids: Sequence[int], sizes: Sequence[int]) -> torch.Tensor:
     """Read a text by committed chains of these sizes: logits [len(ids), vocab]."""
-    found, at = [], 0
+    rows, at = [], 0
     for size in sizes:
-        found.append(session.evaluate(ids[at : at + size], range(ROOT, size - 1)).logits.clone())
+        rows.append(session.evaluate(ids[at : at + size], range(ROOT, size - 1)).logits.clone())
         session.commit(range(size))
         at += size
-    return torch.cat(found)
+    return torch.cat(rows)
 
 
-def close(found: torch.Tensor, wanted: torch.Tensor) -> None:
+def close(logits: torch.Tensor, expected: torch.Tensor) -> None:
     """Compare but for rounding in float32."""
-    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
 
 
-def loose(found: torch.Tensor, wanted: torch.Tensor) -> None:
+def loose(logits: torch.Tensor, expected: torch.Tensor) -> None:
     """Compare states, which are larger than logits, or llama.cpp with transformers."""
-    torch.testing.assert_close(found, wanted, atol=2e-3, rtol=1e-3)
+    torch.testing.assert_close(logits, expected, atol=2e-3, rtol=1e-3)
 
 
-def alike(found: torch.Tensor, wanted: torch.Tensor) -> None:
+def alike(logits: torch.Tensor, expected: torch.Tensor) -> None:
     """As hybrids differ: in 60 random texts transformers' own passes of several tokens differed from a single one by up to
     0.035 in some logit; what is wrong differs in all of them."""
-    assert found.shape == wanted.shape
-    assert float((found - wanted).square().mean().sqrt()) < 0.01 * float(wanted.std())
+    assert logits.shape == expected.shape
+    assert float((logits - expected).square().mean().sqrt()) < 0.01 * float(expected.std())
 
 
 class Mirror:
@@ -126,9 +126,9 @@ class Mirror:
         assert scores.nodes == tuple(done if rows is None else rows)
         # One plain pass per leaf: causal, so it holds the logits of all nodes above as well.
         passes: list[tuple[list[int], torch.Tensor]] = []
-        found = [(self.text(node), logits.clone()) for node, logits in zip(scores.nodes, scores.logits, strict=True)]
-        assert scores.positions == tuple(len(text) for text, _ in found)
-        for text, logits in sorted(found, key=lambda pair: -len(pair[0])):
+        rows_ = [(self.text(node), logits.clone()) for node, logits in zip(scores.nodes, scores.logits, strict=True)]
+        assert scores.positions == tuple(len(text) for text, _ in rows_)
+        for text, logits in sorted(rows_, key=lambda pair: -len(pair[0])):
             plain = next((plain for leaf, plain in passes if leaf[: len(text)] == text), None)
             if plain is None:
                 plain = self._logits(text)
@@ -157,10 +157,10 @@ class Mirror:
         if not self.nodes:
             self.next = 0
 
-    def drop(self, gone: Sequence[int]) -> None:
-        self.session.drop(gone)
-        self.nodes = {i: n for i, n in self.nodes.items() if not set(self.line(i)) & set(gone)} if gone else self.nodes
-        if gone:
+    def drop(self, nodes: Sequence[int]) -> None:
+        self.session.drop(nodes)
+        self.nodes = {i: n for i, n in self.nodes.items() if not set(self.line(i)) & set(nodes)} if nodes else self.nodes
+        if nodes:
             self.next = max(self.nodes, default=ROOT) + 1
 
     def rewind(self, length: int) -> None:
@@ -190,11 +190,11 @@ class Mirror:
     def wander(self, rng: Random, letters: Sequence[int], actions: int) -> None:
         """Do so many things to the session at random, and check after each; whatever happened, the next plain step is right."""
         self.prefill(rng.choices(letters, k=rng.choice((0, 1, rng.randint(0, WINDOW + 16))) or (not self.tree)))
-        ways = ("grow", "grow", "grow", "level", "line", "commit", "commit", "drop", "rewind", "align")
+        steps = ("grow", "grow", "grow", "level", "line", "commit", "commit", "drop", "rewind", "align")
         for _ in range(actions):
             living = sorted(self.nodes)
             full = len(self.committed) + len(living) > 160
-            match rng.choice((*ways, "draft", "draft", "draft", "finish") if self.early else ways):
+            match rng.choice((*steps, "draft", "draft", "draft", "finish") if self.early else steps):
                 case "grow" if not full:
                     size = rng.randint(1, 8 if self.tree else 4)
                     done = [*self.ran, *range(self.next, self.next + size)]
@@ -220,11 +220,11 @@ class Mirror:
                     path = self.line(rng.choice(complete))
                     path = path[: rng.randint(0, len(path))]
                     rest = living[len(path) :] if not self.tree else living
-                    kept = rng.randint(0, len(rest)) if not self.tree else rng.choice((0, len(rest) // 2, len(rest)))
-                    self.commit(path, rest[:kept] if not self.tree else rng.sample(rest, kept))
+                    length = rng.randint(0, len(rest)) if not self.tree else rng.choice((0, len(rest) // 2, len(rest)))
+                    self.commit(path, rest[:length] if not self.tree else rng.sample(rest, length))
                 case "drop" if living:
-                    gone = rng.sample(living, rng.randint(1, len(living)))
-                    self.drop(living[living.index(min(gone)) :] if not self.tree else gone)
+                    nodes = rng.sample(living, rng.randint(1, len(living)))
+                    self.drop(living[living.index(min(nodes)) :] if not self.tree else nodes)
                 case "rewind" if self.committed:
                     self.rewind(rng.randint(not self.tree, len(self.committed)))
                 case "align" if 0 < len(self.committed) < 60:

@@ -54,8 +54,8 @@ def write_folder(folder: Path, *, shrink: bool = False, **config: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for file in builtin_path("builtin-draft" if shrink else "builtin").iterdir():
         shutil.copy(file, folder)
-    told = json.loads((folder / "config.json").read_text()) | config
-    (folder / "config.json").write_text(json.dumps(told))
+    described = json.loads((folder / "config.json").read_text()) | config
+    (folder / "config.json").write_text(json.dumps(described))
     return folder
 
 
@@ -97,9 +97,9 @@ def make_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }.items():
         place.mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv(name, str(place))
-    here = home / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
+    folder = home / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     monkeypatch.setattr("specchat.app.models.memory.gpu_free", lambda: 0)
     snapshot = write_hub(home / "hub", "lantern/Lighthouse-Instruct")
     write_folder(snapshot)
@@ -109,6 +109,6 @@ def make_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_gguf(home / ".lmstudio" / "models" / "harbour" / "Gull-GGUF" / "Gull-Q4_K_M.gguf", architecture="gemma3", rows=4096)
     write_gguf(home / "x.gguf", tokens=("c", "d"), architecture="mistral", rows=2048)
     write_ollama(home / "ollama", "pilot", "3b", home / "x.gguf")
-    (here / "damaged-Q8_0.gguf").write_bytes((home / "x.gguf").read_bytes()[:5000])
+    (folder / "damaged-Q8_0.gguf").write_bytes((home / "x.gguf").read_bytes()[:5000])
     (home / "x.gguf").unlink()
     return home

@@ -266,10 +266,10 @@ def write(family: Family, folder: Path) -> Path:
         table = state["lm_head.weight"]
         script = [*family.script, *([] if family.script[-1] == end else [end])]
         (newline,) = core.encode("\n", add_special_tokens=False).ids
-        known = {"\n": newline, **ids}
+        token_ids = {"\n": newline, **ids}
         for one, two, then in _rules(family, script):
-            if one in known and two in known:
-                table[ids[then], known[two]] = table[ids[then], ROWS + known[one]] = 1.0
+            if one in token_ids and two in token_ids:
+                table[ids[then], token_ids[two]] = table[ids[then], ROWS + token_ids[one]] = 1.0
     model.save_pretrained(folder)
     return folder
 

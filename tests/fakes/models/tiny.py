@@ -92,8 +92,8 @@ def write_tokenizer(folder: Path) -> None:
 
 def write_model(kind: str, folder: Path, **sizes: int) -> Path:
     """Write a tiny model of this kind with its tokenizer, or one of other sizes."""
-    name, own = CONFIGS[kind]
-    return write_configured(name, {**own, **sizes}, folder)
+    name, overrides = CONFIGS[kind]
+    return write_configured(name, {**overrides, **sizes}, folder)
 
 
 def write_configured(name: str, sizes: dict[str, Any], folder: Path) -> Path:
@@ -102,8 +102,8 @@ def write_configured(name: str, sizes: dict[str, Any], folder: Path) -> Path:
     import transformers
 
     torch.manual_seed(0)
-    known: Any = transformers
-    model = known.AutoModelForCausalLM.from_config(getattr(known, f"{name}Config")(**sizes))
+    library: Any = transformers
+    model = library.AutoModelForCausalLM.from_config(getattr(library, f"{name}Config")(**sizes))
     with torch.no_grad():
         for parameter, weight in model.named_parameters():
             if weight.ndim > 1 and not any(part in parameter for part in ("A_log", "conv", "router")):
@@ -148,11 +148,11 @@ def cut(kind: str, run: tuple[int, ...]) -> Any:
     model = auto.from_config(config)
     state = {}
     for name, weight in whole.state_dict().items():
-        found = re.search(r"\.(layers|h)\.(\d+)\.", name)
-        if found is None:
+        match = re.search(r"\.(layers|h)\.(\d+)\.", name)
+        if match is None:
             state[name] = weight
-        elif int(found[2]) in run:
-            state[f"{name[: found.start(2)]}{run.index(int(found[2]))}{name[found.end(2) :]}"] = weight
+        elif int(match[2]) in run:
+            state[f"{name[: match.start(2)]}{run.index(int(match[2]))}{name[match.end(2) :]}"] = weight
     model.load_state_dict(state)
     return model.eval()
 
@@ -199,13 +199,13 @@ def logits_of(network: Any, ids: Sequence[int]) -> torch.Tensor:
 @torch.no_grad()
 def hidden(network: Any, ids: Sequence[int], taps: Sequence[int]) -> torch.Tensor:
     """The hidden states of a text as transformers counts them [len(ids), taps × width]."""
-    found = network(input_ids=torch.tensor([list(ids)]), use_cache=False, output_hidden_states=True).hidden_states
-    return torch.cat([found[tap][0] for tap in taps], -1)
+    states = network(input_ids=torch.tensor([list(ids)]), use_cache=False, output_hidden_states=True).hidden_states
+    return torch.cat([states[tap][0] for tap in taps], -1)
 
 
 def generated(network: Any, prompt: Sequence[int], count: int, **options: Any) -> list[int]:
     """The greedy answer of `generate`, of at most so many tokens."""
     ids = torch.tensor([list(prompt)])
-    asked = {"do_sample": False, "max_new_tokens": count, "pad_token_id": 0, **options}
-    out = network.generate(ids, attention_mask=torch.ones_like(ids), **asked)
+    options_ = {"do_sample": False, "max_new_tokens": count, "pad_token_id": 0, **options}
+    out = network.generate(ids, attention_mask=torch.ones_like(ids), **options_)
     return out[0, len(prompt) :].tolist()  # type: ignore[no-any-return]

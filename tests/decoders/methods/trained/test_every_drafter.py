@@ -120,8 +120,8 @@ def test_the_drafts_of_a_conversation_are_those_of_a_fresh_one(kind: str) -> Non
         if done:  # before that comes the prompt's own pass
             fresh.session.prefill(tokens[:-1])
             tree = next(Generation(fresh, tokens, both.method, settings=both.tree, max_tokens=MOST - done)).tree
-            drafted, again = (each.as_drafted(())[0] for each in (step.tree, tree))  # before it was cut
-            assert (drafted.tokens, drafted.parents) == (again.tokens, again.parents)
+            drafted, expected = (tree_.as_drafted(())[0] for tree_ in (step.tree, tree))  # before it was cut
+            assert (drafted.tokens, drafted.parents) == (expected.tokens, expected.parents)
             assert step.drafted or done == MOST - 1
         done += len(step.tokens)
         fresh.close()
@@ -218,9 +218,9 @@ def test_an_offered_head_is_loaded_by_the_method_that_needs_it_in_the_middle_of_
     assert loads == [len(prompt) + 6]
     assert generation.answer == list(range(73, 113))
     assert [len(step.tokens) for step in steps[6:9]] == [1, 6, 6], "the text is read again before the first draft"
-    again = Generation(conversation, prompt, "eagle", settings=CHAIN, max_tokens=40)
-    assert again.reused == len(prompt) - 1
-    assert len(next(again).tokens) == 6
+    second = Generation(conversation, prompt, "eagle", settings=CHAIN, max_tokens=40)
+    assert second.reused == len(prompt) - 1
+    assert len(next(second).tokens) == 6
     conversation.close()
 
 
@@ -228,10 +228,10 @@ def test_a_model_with_one_offers_the_method_by_itself() -> None:
     model = mtp_target("deepseek-v3")
     drafts = Drafters(Load(1, str(mtp_folder("deepseek-v3")), device="cpu"))
     drafts.join(model)
-    found = refusals(model, drafts)
-    assert "mtp" not in found
-    assert found["eagle"] == "it needs an EAGLE head trained for this model. Load one with --draft-model."
-    assert found["draft"] == "it needs a draft model. Load one with --draft-model."
+    reasons = refusals(model, drafts)
+    assert "mtp" not in reasons
+    assert reasons["eagle"] == "it needs an EAGLE head trained for this model. Load one with --draft-model."
+    assert reasons["draft"] == "it needs a draft model. Load one with --draft-model."
     conversation = open_conversation(model, drafts)
     generation = Generation(conversation, prompts(1)[0], "mtp", max_tokens=8)
     assert any(step.drafted for step in generation)
@@ -295,12 +295,12 @@ def test_other_draft_models_are_refused(builtin_model: Model) -> None:
         answered(builtin_model, PROMPT, "pard")
 
 
-@pytest.mark.parametrize("told", [True, -1, 2048, "6", None, 6.0] if FULL else [True, 2048])
-def test_a_mask_token_that_is_none(tmp_path: Path, told: object) -> None:
+@pytest.mark.parametrize("mask", [True, -1, 2048, "6", None, 6.0] if FULL else [True, 2048])
+def test_a_mask_token_that_is_none(tmp_path: Path, mask: object) -> None:
     folder = shutil.copytree(builtin_path("builtin-draft"), tmp_path / "odd")
     config = json.loads((folder / "config.json").read_text())
     assert config["pard_token"] == MASK
-    (folder / "config.json").write_text(json.dumps(config | {"pard_token": told}))
+    (folder / "config.json").write_text(json.dumps(config | {"pard_token": mask}))
     model = load_model(str(folder), LoadOptions(device="cpu"))
     assert model.info.pard_token is None
     model.close()
