@@ -254,7 +254,7 @@ def test_no_pass_is_larger_than_the_sizes_with_equal_bits(method: str, monkeypat
 
 
 COSTS = {1: 1.0, 2: 2.6, 3: 3.2, 4: 3.7, 6: 4.1, 8: 3.8, 12: 5.0, 16: 5.5, 24: 7.0, 32: 9.0}
-"""As of Q8_0: two nodes cost a leap, eight less than six."""
+"""Seconds of passes like those of Q8_0: two nodes cost a leap, eight less than six."""
 
 
 class Clocked:

@@ -35,7 +35,7 @@ from ..fakes.models.tiny import TREES, WINDOW, hidden, logits_of, network, refer
 from ..zoo import gguf_files as zoo
 
 TAPS, LLAMA_TAPS, LAST = (1, 0, 3, 2, 1), (1, 0, 2, 1), (3, 1)
-"""In no order and one twice, with the state after the final norm and without; of three layers."""
+"""Taps of three layers, in no order and one twice, with the state after the final norm and without."""
 LEAVES = 10
 """Sequence ids of llama.cpp: few, so that they run short."""
 SEEDS, ACTIONS = (60, 14) if FULL else (8, 10)

@@ -168,7 +168,7 @@ def test_a_head_is_written_as_published(
 
 
 def _main(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    monkeypatch.setattr(sys, "argv", ["train_eagle", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["train_eagle", *" ".join(map(str, arguments)).split()])
     train_eagle.main()
 
 
@@ -178,8 +178,8 @@ def test_a_run_that_ends_early_writes_its_head(
     """The clock ends one, and ctrl+c the other, which a text that presses it stands for; the corpus is made small."""
     monkeypatch.setattr(train_eagle, "CHATS", 64)
     monkeypatch.chdir(tmp_path)
-    common = [model, "--precision", "float32", "--device", "cpu", "--steps", 2]
-    _main(monkeypatch, *common, "--text", conversations, "--minutes", 1e-6, "--batch", 400)
+    common = [model, "--precision float32 --device cpu --steps 2"]
+    _main(monkeypatch, *common, "--text", conversations, "--minutes 1e-6 --batch 400")
     assert torch.load("tiny-eagle/checkpoint.pt", weights_only=True)["progress"]["step"] == 1
     batches = text.Text.batches
 
@@ -212,34 +212,32 @@ def test_the_command_trains_resumes_and_writes(
     tmp_path: Path, model: Path, conversations: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    common = [model, "--text", conversations, "--precision", "float32", "--device", "cpu"]
-    _main(monkeypatch, *common, "--tokens", 1000, "--batch", 400, "--vocabulary", 64, "--steps", 2)
+    common = [model, "--text", conversations, "--precision float32 --device cpu"]
+    _main(monkeypatch, *common, "--tokens 1000 --batch 400 --vocabulary 64 --steps 2")
     assert "tiny-eagle/head" in capsys.readouterr().out
     before = load_file("tiny-eagle/head/model.safetensors")
-    _main(monkeypatch, *common, "--resume", "--tokens", 0, "--out", "again")
+    _main(monkeypatch, *common, "--resume --tokens 0 --out again")
     resumed = load_file("again/model.safetensors")
     assert before.keys() == resumed.keys()
     assert all(torch.equal(before[name], resumed[name]) for name in before)
-    _main(
-        monkeypatch, *common, "--resume", "--tokens", 2000, "--layout", "speculators", "--out", "more", "--gguf", "Q8_0", "F16"
-    )
+    _main(monkeypatch, *common, "--resume --tokens 2000 --layout speculators --out more --gguf Q8_0 F16")
     for kind in ("Q8_0", "F16"):
         (layout,) = read_layout(Path(f"more-{kind}.gguf"))
         assert layout.header.metadata["eagle3.target_layers"] == [2, 4, 5]
         assert layout.header.vocabulary == VOCABULARY
         assert {t.name: t.shape for t in layout.tensors}["d2t"] == (64,)
     assert json.loads(Path("more/config.json").read_text())["draft_vocab_size"] == 64
-    _main(monkeypatch, *common, "--start", "more", "--work", "new", "--tokens", 0, "--vocabulary", 64, "--out", "started")
+    _main(monkeypatch, *common, "--start more --work new --tokens 0 --vocabulary 64 --out started")
     started, more = load_file("started/model.safetensors"), load_file("more/model.safetensors")
     assert all(torch.equal(started[name.replace("layers.0.", "midlayer.")], more[name]) for name in more)
     with pytest.raises(SystemExit, match="built otherwise than the one to train"):
-        _main(monkeypatch, *common, "--start", "more", "--work", "new", "--tokens", 0)
+        _main(monkeypatch, *common, "--start more --work new --tokens 0")
     with pytest.raises(SystemExit, match="no head in none"):
-        _main(monkeypatch, *common, "--start", "none", "--work", "new", "--tokens", 0)
+        _main(monkeypatch, *common, "--start none --work new --tokens 0")
     with pytest.raises(SystemExit, match="made with another --inner and --vocabulary"):
-        _main(monkeypatch, *common, "--resume", "--vocabulary", 32, "--inner", 16, "--steps", 3)
+        _main(monkeypatch, *common, "--resume --vocabulary 32 --inner 16 --steps 3")
     with pytest.raises(SystemExit, match="for another target"):
-        _main(monkeypatch, "--resume", "--tokens", 0, "--work", "tiny-eagle", "--device", "cpu")
+        _main(monkeypatch, "--resume --tokens 0 --work tiny-eagle --device cpu")
     checkpoint = Path("tiny-eagle/checkpoint.pt")
     torch.save(torch.load(checkpoint, weights_only=True) | {"settings": {"size": "target"}}, checkpoint)
     with pytest.raises(SystemExit, match="not of an EAGLE head"):
@@ -492,7 +490,7 @@ def test_a_chain_is_what_vllm_drafts() -> None:
 
 
 def test_a_chain_is_what_llama_server_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On llama.cpp, with its cache types: the same drafts, and as many tokens of each are accepted. Another processor rounds
+    """The same drafts, with llama.cpp's cache types, and as many tokens of each are accepted. Another processor rounds
     otherwise: where two tokens are next to equal a draft may go on differently, and so may an answer, whose comparison ends."""
     options = LoadOptions(device="cpu", backend="llama.cpp", threads=1, kv_type="f16", flash_attention="on")
     target = load_model("builtin", options)

@@ -89,7 +89,7 @@ def rendered(name: str, chat: Sequence[Any]) -> str:
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.off[0] or family.default == "off"])
 def test_switched_off(name: str, runtime: str) -> None:
-    """Where the prompt closes the thought, there is none; where only words ask for it, the model is free to."""
+    """A thought that the prompt closes is none; where only words ask for it, the model is free to think."""
     model, (_, variables) = thinker(name, runtime), FAMILIES[name].off
     pieces = parted(list(answer(model, HI, variables)))
     assert pieces == (("" if name != "told" else THOUGHT), ANSWER)
@@ -126,7 +126,7 @@ def test_limits_and_stops() -> None:
 
 
 def test_a_cancel_loses_nothing() -> None:
-    """What is shown by then and what is flushed are a beginning of the whole."""
+    """The text shown by then and the one flushed are a beginning of the whole."""
     model = thinker("told", "transformers")
     for passes in range(1, 12):
         generation = answer(model, HI, {}, "greedy")

@@ -176,7 +176,7 @@ class World:
     head: Head | None = None
     constraints: dict[str, Constraint] = field(default_factory=dict)
     begins: Sequence[int] = ()
-    """What every prompt begins with."""
+    """Tokens that every prompt begins with."""
     without: Sequence[str] = ()
     """Methods to leave out."""
     letters: range = range(8, 208)

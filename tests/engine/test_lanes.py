@@ -150,8 +150,8 @@ def test_prefill_progress_and_reuse(desk: Desk) -> None:
     desk.lanes.start(target, Generate(1, prompt="x" * 1500, max_tokens=3))
     desk.run()
     assert [event for event in desk.events if isinstance(event, Prefilling)] == [
-        *(Prefilling(1, 500, 1499), Prefilling(1, 1000, 1499), Prefilling(1, 1499, 1499))
-    ]
+        Prefilling(1, 500, 1499), Prefilling(1, 1000, 1499), Prefilling(1, 1499, 1499),
+    ]  # fmt: skip
     desk.events.clear()
     desk.lanes.start(target, Generate(2, prompt="x" * 1500, max_tokens=3))
     desk.run()
@@ -229,7 +229,7 @@ class Breaking(RecordedModel):
 
 
 class RustPanic(BaseException):
-    """As pyo3 raises them."""
+    """A panic as pyo3 raises it."""
 
 
 def breaking(error: BaseException) -> Breaking:
@@ -462,9 +462,9 @@ def test_steps_leave_once_per_interval(pipe: Pipe, monkeypatch: pytest.MonkeyPat
 def test_order_within_an_id_survives_merging(pipe: Pipe) -> None:
     filler, end = pipe.fill(), Finished(2, "eos", "", 0.0, 0.0)
     posted: list[Event] = [
-        *(Steps(1, [step(0)]), Steps(2, [step(10)]), Steps(1, [step(1)]), Switched(1, "lookup", "identical")),
-        *(Steps(1, [step(2)]), Steps(2, [step(11)]), Steps(1, [step(3)]), end),
-    ]
+        Steps(1, [step(0)]), Steps(2, [step(10)]), Steps(1, [step(1)]), Switched(1, "lookup", "identical"),
+        Steps(1, [step(2)]), Steps(2, [step(11)]), Steps(1, [step(3)]), end,
+    ]  # fmt: skip
     for event in posted:
         pipe.outbox.post(event)
     assert pipe.read(end) == [
@@ -547,15 +547,14 @@ def test_unknown_fields_are_ignored() -> None:
     assert parse(dump(Steps(1, [wide])).replace(b"[]]]", b"[],9]]")) == Steps(1, [wide])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        *(b"", b"\n", b"null", b"[]", b"7", b'"Load"', b"{}", b"{", b"\xff\xfe", b"llama_model_loader: loaded"),
-        *(b'{"kind":"Nothing"}', b'{"kind":[]}', b'{"kind":{}}', b'{"kind":"Load"}', b'{"kind":"StepRecord"}'),
-        *(b'{"kind":"Steps","id":1,"steps":7}', b'{"kind":"Steps","id":1,"steps":[7]}', b"[" * 100_000),
-    ],
-    ids=lambda line: repr(line[:40]),
-)
+NO_MESSAGES = [
+    b"", b"\n", b"null", b"[]", b"7", b'"Load"', b"{}", b"{", b"\xff\xfe", b"llama_model_loader: loaded",
+    b'{"kind":"Nothing"}', b'{"kind":[]}', b'{"kind":{}}', b'{"kind":"Load"}', b'{"kind":"StepRecord"}',
+    b'{"kind":"Steps","id":1,"steps":7}', b'{"kind":"Steps","id":1,"steps":[7]}', b"[" * 100_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", NO_MESSAGES, ids=lambda line: repr(line[:40]))
 def test_anything_else_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a message"):
         parse(line)

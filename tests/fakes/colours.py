@@ -35,7 +35,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def distance(one: str, other: str) -> float:
-    """How far apart two colours look: CIE 1976 Lab, where 2 can just be noticed and black is 100 from white."""
+    """Measure how far apart two colours look: CIE 1976 Lab, where 2 can just be noticed and black is 100 from white."""
     return dist(lab(one), lab(other))
 
 
@@ -50,7 +50,7 @@ def lab(colour: str) -> Channels:
 
 
 def seen(colour: str, sight: str) -> str:
-    """What a colour looks like to someone with one of SIGHTS."""
+    """Show a colour as someone with one of SIGHTS sees it."""
     linear = _linear(colour)
     mixed = (sum(share * channel for share, channel in zip(row, linear, strict=True)) for row in _SIGHTS[sight])
     return "#" + "".join(f"{_byte(channel):02x}" for channel in mixed)

@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass of a server gave: the bytes of each token."""
+    """The bytes of each token that one pass of a server gave."""
 
     tokens: tuple[bytes, ...]
     drafted: int = 0
@@ -72,7 +72,7 @@ def event(body: Any) -> bytes:
 
 DONE = b"data: [DONE]\n\n"
 LAST: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": []}
-"""What comes behind the answer."""
+"""The end of a stream, behind the answer."""
 
 
 def _chat(delta: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def rows(widget: Any) -> list[str]:
 
 
 def shown(app: Any) -> str:
-    """What is to be seen of the chat."""
+    """Read all that is to be seen of the chat."""
     return "\n".join(rows(app.chat_screen.view))
 
 

@@ -82,7 +82,7 @@ def run(engine: Any, race: Race, lanes: Sequence[tuple[Sequence[int], int, float
 
 
 LENGTH = 64 if FULL else 32
-"""What beam search answers otherwise than greedy."""
+"""Answers of beam search that are not those of greedy."""
 
 
 def until(dialogue: Dialogue, enough: Callable[[], bool], seconds: float = 120) -> None:

@@ -91,7 +91,7 @@ class RecordedModel(Model):
         self.lines: list[tuple[int, ...]] = []
         """Each record's prompt + response, without EOS."""
         self.starts: list[int] = []
-        """Where each record's response starts."""
+        """The place at which each record's response starts."""
         self._by_prompt: dict[tuple[int, ...], int] = {}
         self._texts: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
         self.info = ModelInfo(

@@ -17,7 +17,7 @@ THOUGHT = (
 THINKING = {
     "words": ["on", "off", "low"], "default": "on", "marks": ["<think>", "</think>"], "opened_by": "model", "kept": "none",
 }  # fmt: skip
-"""What a model that thinks tells of it."""
+"""The description of thoughts that a model gives."""
 
 MARK = (1, "")
 

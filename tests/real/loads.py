@@ -1,4 +1,4 @@
-"""What it takes to load a model, in a process of its own: `python -m specchat.tests.real.loads RUNTIME MODEL CONTEXT THREADS`.
+"""Measure a load in a process of its own: `python -m specchat.tests.real.loads RUNTIME MODEL CONTEXT THREADS`.
 
 RUNTIME is specchat, or the library that it stands on (llama.cpp, transformers). Prints CPU seconds, the imports left out, and
 resident memory as JSON, once a token has been computed.

@@ -92,7 +92,7 @@ class Tally:
     seconds: float = 0.0
     """CPU seconds."""
     different: list[str] = field(default_factory=list)
-    """Where answers part from plain decoding's."""
+    """Places at which answers part from plain decoding's."""
 
 
 def answer(

@@ -87,7 +87,7 @@ SEEING: dict[str, Any] = {
     **dict.fromkeys(("out_hidden_size", "projector_input_dim", "projector_output_dim", "vision_output_dim"), HIDDEN),
     **dict.fromkeys(("mm_embed_dim", "mm_posemb_size", "output_proj_dims"), HIDDEN),
 }
-"""What a part that sees images is told, too."""
+"""Sizes of a part that sees images."""
 CHANNELS = ("depthwise_separable_out_channel", "ext_pw_out_channel")
 
 EXCEPTIONS: dict[str, dict[str, Any]] = {
@@ -153,7 +153,7 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zaya": {"num_experts_per_tok": 1, "layer_types": ["hybrid_sliding", "hybrid"] * 2},
 }
-"""What some kinds need beyond `SMALL`."""
+"""Sizes that some kinds need beyond `SMALL`."""
 
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -25,7 +25,7 @@ MOST_PARAMETERS = 5_000_000
 SPREADS = (0.25, 0.5, 1.0)
 """Standard deviations of weights, the first that will do. Layers that norm what they add need larger ones."""
 VARIED = 20
-"""How many of the first TRIAL tokens of an answer must differ."""
+"""The number of the first TRIAL tokens of an answer that must differ."""
 TRIAL = 40
 
 FORGETFUL = ("phi4_multimodal",)
@@ -149,12 +149,12 @@ TIE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What the model's own library does with it."""
+    """The model's own library as it writes and scores."""
 
     writes: Callable[[Sequence[int], int], list[int]]
     """Its greedy answer of so many tokens to a prompt."""
     gap: Callable[[Sequence[int], int, int], float]
-    """How far apart two tokens' logits are after a text."""
+    """The distance of two tokens' logits after a text."""
 
 
 def compare(

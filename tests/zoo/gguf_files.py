@@ -179,7 +179,7 @@ OWN: dict[str, Keys] = {
     "rwkv6": RWKV,
     "rwkv7": RWKV7,
 }
-"""What some architectures need beyond `EVERY`; a slash begins a key that is not the architecture's own."""
+"""Keys that some architectures need beyond `EVERY`; a slash begins a key that is not the architecture's own."""
 
 ORIGINAL_LENGTH = "rope.scaling.original_context_length"
 LONGROPE: Keys = {"rope.scaling.type": "longrope", ORIGINAL_LENGTH: ORIGINAL}
@@ -224,7 +224,7 @@ MTP: dict[str, tuple[str, Keys]] = {
     "qwen3next-mtp": _with_mtp("qwen3next"),
     "step35-mtp": _with_mtp("step35", **{"attention.sliding_window_pattern": [False, True, False, True, True]}),
 }
-"""With an MTP layer of their own."""
+"""Architectures with an MTP layer of their own."""
 
 
 TIED = 0.05

@@ -394,7 +394,7 @@ def test_what_is_no_gguf_file_is_told_in_plain_words(data: bytes, tmp_path: Path
 HEADERS, FOLDERS, TRIED = (300, 120, 30) if FULL else (12, 8, 10)
 MOST_BYTES = 1.5e9
 MOST_SECONDS = 30
-"""Of processor time, after which the system ends a load that goes on and on."""
+"""Seconds of processor time after which the system ends a load that goes on and on."""
 
 ODD_VALUES: tuple[Any, ...] = (
     -1, 0, 1, 3, 2**31, 2**63, 1e308, "", "x" * 1000, None, True, [], {}, [[[]]], [0] * 1000, {"a": "b"},

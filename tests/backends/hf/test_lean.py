@@ -331,7 +331,7 @@ def test_a_row_has_the_same_bits_alone_and_among_others(width: int, kernel: type
 
 def test_a_kernel_whose_sums_overflow_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     class Saturating(OneDnn):
-        """As CPUs without VNNI multiply: sums of two products in sixteen bits."""
+        """A kernel that sums two products in sixteen bits, as CPUs without VNNI do."""
 
         def __call__(self, rows: Tensor) -> Tensor:
             pairs = (rows + 128).view(len(rows), 1, -1, 2) * self.whole.view(1, len(self.whole), -1, 2)
@@ -459,7 +459,7 @@ def sizes(session: TransformersSession) -> tuple[set[int], set[int]]:
 
 @pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2"])
 def test_what_was_recorded_is_right_for_other_tokens_trees_and_lengths(kind: str) -> None:
-    """What is recorded is recorded once per size and length of the cache; tests/pretend_gpu/ replays captures."""
+    """A pass is recorded once per size and length of the cache; tests/pretend_gpu/ replays captures."""
     session = session_of(kind, Rerun)
     mirror = Mirror(session, partial(linear, kind))
     mirror.prefill(list(range(10, 15)))

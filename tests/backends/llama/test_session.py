@@ -56,7 +56,7 @@ def test_what_is_open_when_python_ends_is_left_to_the_process() -> None:
 
 
 LAST = (3, 1)
-"""With the state after the final norm."""
+"""Layers to tap, the state after the final norm among them."""
 
 
 @pytest.mark.parametrize("taps", [(2, 1, 2), LAST])
@@ -78,20 +78,20 @@ def test_outputs_of_layers_are_read_where_llama_cpp_does_not_note_their_inputs(
 
 
 TOLD = (
-    *("qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe", "bailingmoe3", "minimax-01"),
-    *("llama", "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "hunyuan_vl"),
-)
+    "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe", "bailingmoe3", "minimax-01", "llama",
+    "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "hunyuan_vl",
+)  # fmt: skip
 UNTOLD = (
-    *("jamba", "qwen4exp", "kimi-k3", "kimi-linear", "glm5-next", "falcon-h1", "granitehybrid", "mamba2", "plamo2", "qwen2"),
+    "jamba", "qwen4exp", "kimi-k3", "kimi-linear", "glm5-next", "falcon-h1", "granitehybrid", "mamba2", "plamo2", "qwen2",
     "deepseek4",
-)
+)  # fmt: skip
 
 
 WIDE = ("deepseek4", "qwen4exp")
-"""Whose last states are wider than llama.cpp takes them for."""
+"""Architectures whose last states are wider than llama.cpp takes them for."""
 
 UNNAMED = ("glm5-next", "plamo2")
-"""Whose layers' outputs have names of their own."""
+"""Architectures whose layers' outputs have names of their own."""
 
 
 @pytest.mark.parametrize("architecture", (*TOLD, *UNTOLD) if FULL else ("lfm2", "jamba"))

@@ -38,7 +38,7 @@ ODD: dict[str, Any] = {
     "bool": (True, False),
     "str": ("", "?", "0"),
 }
-"""By type of setting: values tried beside the ends of its range."""
+"""Type of setting → values tried beside the ends of its range."""
 
 
 def values_of(param: Option) -> list[Any]:
@@ -69,7 +69,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "bool": ("perhaps", ""),
     "str": (None, 3, [1]),
 }
-"""By type of setting: values of another type."""
+"""Type of setting → values of another type."""
 
 
 @pytest.mark.parametrize(("method", "name"), every_field())

@@ -15,7 +15,7 @@ from .head_files import TensorChanges, reduced, save_drafter
 Layout = Literal["z-lab", "speculators", "deepspec", "transformers"]
 
 Paths = Literal["", "vanilla", "gated", "rnn", "dflash2"]
-"""How guesses go by the token before: not at all, by one of DSpark's Markov heads, or by DFlash 2's selector."""
+"""Ways in which guesses go by the token before: not at all, by one of DSpark's Markov heads, or by DFlash 2's selector."""
 
 KERNEL, GROUP = 2, 8
 """DFlash 2's convolutions: positions that they see, and channels that share a kernel."""

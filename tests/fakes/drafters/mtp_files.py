@@ -31,7 +31,7 @@ QWEN = {"enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "eh_pro
 
 
 def published(family: Family, number: int, name: str) -> str:
-    """What a checkpoint calls a tensor of an MTP layer.
+    """Name a tensor of an MTP layer as checkpoints do.
 
     Args:
         family: whose layout.
@@ -81,9 +81,9 @@ def _config(family: Family, layers: int = 1) -> Any:
 
 
 QWEN2 = (
-    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),
-    *("bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings"),
-)
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings",
+    "bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings",
+)  # fmt: skip
 """Names of the sizes."""
 
 

@@ -34,7 +34,7 @@ SHAPE: dict[str, Any] = {
     "attention_k_eq_v": True, "enable_moe_block": False, "use_double_wide_mlp": False, "tie_word_embeddings": True,
     "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
 }  # fmt: skip
-"""What the target and its assistants have in common."""
+"""Sizes that the target and its assistants have in common."""
 
 
 def _random(model: Any, seed: int) -> Any:

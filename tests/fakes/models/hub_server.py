@@ -17,7 +17,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """What the server holds, how it misbehaves, and what it was asked for."""
+    """Repositories that the server holds, faults that it has, and requests that it got."""
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Name → file → bytes. Safetensors and GGUF files are in large file storage (SHA-256), others in git (SHA-1)."""
@@ -56,7 +56,7 @@ def etag(name: str, data: bytes) -> str:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """As much of the Hub as looking up and fetching need."""
+    """The part of the Hub that looking up and fetching need."""
 
     hub: Hub
     protocol_version = "HTTP/1.1"

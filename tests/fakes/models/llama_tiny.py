@@ -22,7 +22,7 @@ VOCAB = 2048
 CONTEXT = 512
 
 FLOAT32 = LoadOptions(device="cpu", dtype="float32", threads=1)
-"""As exact as llama.cpp gets: float32 cache, no flash attention."""
+"""The most exact options of llama.cpp: float32 cache, no flash attention."""
 
 
 _missing = [name for name in ("llama_cpp", "gguf") if importlib.util.find_spec(name) is None]

@@ -51,7 +51,7 @@ def loose(logits: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 def alike(logits: torch.Tensor, expected: torch.Tensor) -> None:
-    """As hybrids differ: in 60 random texts transformers' own passes of several tokens differed from a single one by up to
+    """Compare hybrids: in 60 random texts transformers' own passes of several tokens differed from a single one by up to
     0.035 in some logit; what is wrong differs in all of them."""
     assert logits.shape == expected.shape
     assert float((logits - expected).square().mean().sqrt()) < 0.01 * float(expected.std())

@@ -30,10 +30,10 @@ ROWS = 319
 WIDTH = 2 * ROWS + 2
 THETA = 10_000.0
 SHARP = 200.0
-"""How much more the attention scores of the token before weigh than those of its neighbours."""
+"""The factor by which attention scores of the token before outweigh those of its neighbours."""
 
 NAMES = {"bos_token": "<|bos|>"}
-"""What their templates are always given."""
+"""Variables that their templates are always given."""
 
 THOUGHT, ANSWER = "Hm, so.", "Yes, 42."
 SAID = ("Hm,", " so."), ("Yes,", " 42.")
