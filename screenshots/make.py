@@ -24,8 +24,8 @@ from textual.pilot import Pilot
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.chat.welcome import OPENINGS
 from specchat.app.tui.composer.box import PromptInput
+from specchat.app.tui.composer.starters import OPENINGS
 from specchat.backends.loading import builtin_path
 from specchat.backends.options import BUILTIN_DRAFT, BUILTIN_EAGLE
 from specchat.engine.client import EngineClient

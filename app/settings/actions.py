@@ -1,7 +1,7 @@
 """Everything that can be done in the chat, one row each. Keys, slash commands, the help and docs/keys.md are made of these;
 the settings' `[keymap]` remaps by their ids.
 
-The function that a row runs stands in `app/tui`, below `@runs(ROW)` (`app/tui/actions/registry.py`).
+The function that a row runs stands in `app/tui`, below `@runs(ROW)` (`app/tui/actions/dispatch.py`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What is seen and pressed, drawn by Textual."""
+"""The screen, drawn by Textual."""

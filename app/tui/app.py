@@ -1,6 +1,6 @@
 """The chat in the terminal: the Textual app around one dialogue with the engine.
 
-The engine is another process; this one draws. It never imports a model runtime (a test asserts it).
+The engine is another process; this one never imports a model runtime (a test asserts it).
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ from ..settings.keymap import ALL, conflicts, shown_keys
 from ..settings.locations import config_folder
 from ..theming.colouring import effective, parse_colouring
 from .actions.copy import Copier
-from .actions.dispatch import Actions
+from .actions.dispatch import Actions, runs
+from .actions.editor import ExternalEditor
 from .actions.export import Exports
 from .actions.history import ChatHistory
 from .actions.models import Models
-from .actions.race import Races
-from .actions.registry import runs
 from .actions.rewrite import MessageEdit
 from .actions.settings import SettingsCommands
 from .actions.switch import Switches
@@ -44,42 +43,41 @@ from .actions.variants import Retries
 from .chat.screen import ChatScreen
 from .chat.status import StatusLine
 from .composer.box import PromptInput
-from .composer.editor import ExternalEditor
 from .driver import Terminal
 from .keys.context import KeyContext
 from .live_settings import LiveSettings
 from .notify import Notifier, notify
+from .race.races import Races
 from .terminal_app import T, TerminalApp
 from .themes import Themes
 from .tour.tours import Start, Tours
 from .transcript.view import TranscriptView
 
 IDLE_SECONDS = 0.25
-"""Between looks while nothing is under way (only the engine's end can come), and of the sign of life while it is."""
-
+"""Between two checks while the engine is idle, and between two signs of life while it works."""
 
 FRAME_SECONDS = 1 / 30
-"""Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
+"""Between two frames of a stream: as smooth as an eye can follow, at half the cost of 60 Hz."""
 
 SHARE = 0.15
-"""Most of its time that the process may spend on frames; when they are expensive (a fast stream, a slow machine) there are
-fewer, so that keys are answered in between."""
+"""Largest share of the process's time for frames; expensive ones (a fast stream, a slow machine) come less often, so that
+keys are handled in between."""
 
 LONGEST_REST = 0.15
-"""Most seconds that frames rest for their own cost."""
+"""Longest pause of frames for their own cost, in seconds."""
 
 LONGEST_WAIT = 4.0
-"""Most seconds between two frames of a stream, whatever the terminal seems to do."""
+"""Longest pause of frames for a slow terminal, in seconds."""
 
 
 class Frames:
-    """Looks at the engine's events again and again.
+    """The timer that takes the engine's events.
 
     Args:
         app: has the timer.
-        look: takes the events in.
-        write_seconds: how long the terminal took for the last write.
-        clock: seconds that go on steadily.
+        look: takes the events.
+        write_seconds: returns the duration of the terminal's last write.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -89,15 +87,18 @@ class Frames:
         write_seconds: Callable[[], float],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._app, self.look, self._write_seconds, self._clock = app, look, write_seconds, clock
+        self._app = app
+        self.look = look
+        self._write_seconds = write_seconds
+        self._clock = clock
         self._timer: Timer | None = None
         self._last = self._rest = self._spent = 0.0
 
     def begin(self) -> None:
         self._timer = self._app.set_interval(FRAME_SECONDS, self._frame)
 
-    def stir(self) -> None:
-        """Something is under way: look at every frame."""
+    def resume(self) -> None:
+        """Resume frames, as the engine works."""
         if self._timer is not None:
             self._timer.resume()
 
@@ -111,10 +112,11 @@ class Frames:
             return
         if now - self._last < min(max(self._rest, self._write_seconds()), LONGEST_WAIT):
             return
-        # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
+        # All CPU time since the last frame: most of it is painting, which follows this call.
         spent = process_time()
         self._rest = min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
-        self._last, self._spent = now, spent
+        self._last = now
+        self._spent = spent
         self.look()
 
 
@@ -135,23 +137,22 @@ class SpecchatApp(TerminalApp):
     ) -> None:
         super().__init__()
         self.themes = Themes(self, config_folder() / "themes", settings.theme)
-        known = known_methods() if methods is None else methods
-        first = first_method(known, (), settings.model, settings.draft_model, {})
-        method = settings.method or first
+        methods = known_methods() if methods is None else methods
+        first = first_method(methods, (), settings.model, settings.draft_model, {})
         self.dialogue = Dialogue(
             client,
             settings.model,
-            known,
-            method if method in known else first,
+            methods,
+            settings.method if settings.method and settings.method in methods else first,
             {name: dict(table) for name, table in settings.methods.items()},
             load=settings.load_options(),
             chosen=settings.method is not None,
             pace=settings.pace,
         )
-        self.live = LiveSettings(settings, self.dialogue, super().beside, self._applied)
+        self.live = LiveSettings(settings, self.dialogue, super().in_background, self._applied)
         self.chat_history = ChatHistory(self, keep, settings.past)
         self.exports = Exports(self)
-        self.models = Models(self, self._say)
+        self.models = Models(self, self._alert)
         self.races = Races(self, self.models, self.exports)
         self.copier = Copier(self, self)
         self.editor = ExternalEditor(self, self)
@@ -161,12 +162,11 @@ class SpecchatApp(TerminalApp):
         self.switches = Switches(self)
         self.tours = Tours(self, self.races, self.chat_history)
         self.actions = Actions(self, self._parts)
-        self.notifier = Notifier(self.dialogue, lambda: self.races.running, self._say)
+        self.notifier = Notifier(self.dialogue, lambda: self.races.running, self._alert)
         self.frames = Frames(self, self.take_events, lambda: self.write_seconds)
         self.piped = ""
-        """What was piped in, for the first message."""
+        """Piped text for the first message."""
         self.tour: Start = ""
-        """How the chat starts, as for the tour."""
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *self.themes.problems) if text]
         if unknown:
@@ -177,22 +177,23 @@ class SpecchatApp(TerminalApp):
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
         self.ended_by = 0
-        """The signal that ends the chat."""
+        """Signal that ends the chat."""
         self.last_words = ""
-        """What is to be said once the terminal is given back."""
+        """Sentence to print after the terminal is restored."""
 
     def get_default_screen(self) -> ChatScreen:
-        return ChatScreen(self, self.actions, self.message_edit, self.copier, self.chat_history.keep, self.piped, self.tour)
+        keep, piped, tour = self.chat_history.keep, self.piped, self.tour
+        return ChatScreen(self, self.actions, self.message_edit, self.copier, keep=keep, piped=piped, tour=tour)
 
     def _parts(self) -> tuple[object, ...]:
         screen = self.chat_screen
         chat = (self.chat_history, self.exports, self.copier, self.message_edit, self.retries, self.editor)
-        others = (self.races, self.models, self.settings_commands, self.switches, self.tours)
-        return self, screen, screen.recall, screen.transcript_keys, *chat, *others
+        app = (self.races, self.models, self.settings_commands, self.switches, self.tours)
+        return self, screen, screen.recall, screen.transcript_keys, *chat, *app
 
     @property
     def chat_screen(self) -> ChatScreen:
-        """The chat's screen, below any menu."""
+        """Screen of the chat, below any menu."""
         screen = self.screen_stack[0]
         assert isinstance(screen, ChatScreen)
         return screen
@@ -211,7 +212,7 @@ class SpecchatApp(TerminalApp):
 
     def on_mount(self) -> None:
         self.frames.begin()
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the terminal shows nothing of it any more
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the terminal has lost the picture
         self.set_interval(IDLE_SECONDS, self._idle)
 
     def on_unmount(self) -> None:
@@ -219,20 +220,20 @@ class SpecchatApp(TerminalApp):
 
     @on(Terminal.Ended)
     def _ended(self, event: Terminal.Ended) -> None:
-        """A signal ends the chat, and nothing of it is lost."""
+        """End the chat in order after a signal."""
         if self.ended_by:
             return
         self.ended_by = event.number
         self.exit(return_code=128 + event.number)
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
-        """End the chat, whoever asks. What was being typed is kept."""
+        """End the chat and save the draft."""
         self.tours.leave()
         self.last_words = self.chat_screen.recall.leave()
         super().exit(result, return_code, message)
 
     def _handle_exception(self, error: Exception) -> None:
-        """End the program over a fault of its own. What was being typed is kept all the same."""
+        """End the program after a bug, and save the draft."""
         with suppress(Exception):  # the fault may lie in there
             self.chat_screen.recall.leave()
         super()._handle_exception(error)
@@ -244,25 +245,24 @@ class SpecchatApp(TerminalApp):
         except UserError as error:
             self.refuse(error)
 
-    def stir(self) -> None:
-        """Something is under way: look for the engine's events at every frame."""
-        self.frames.stir()
+    def expect_events(self) -> None:
+        self.frames.resume()
 
     def take_events(self) -> None:
-        """Take in what the engine sent and show it, once a frame."""
+        """Take the engine's events and show them, once a frame."""
         if self.dialogue.drain():
             self.changed()
-            self.stir()
+            self.expect_events()
         elif self.dialogue.phase in ("ready", "unloaded") and not self.races.running:
             self.frames.rest()
 
     def _idle(self) -> None:
         if not self.is_running:  # it ends, and the widgets go one by one
             return
-        self.untell()
+        self.clear_settled_notices()
         self.chat_history.idle()
         self.chat_screen.recall.idle(self.chat_history.current)
-        self.models.idle()
+        self.models.poll_downloads()
         dialogue = self.dialogue
         if dialogue.phase in ("ready", "unloaded"):
             self.take_events()
@@ -270,33 +270,33 @@ class SpecchatApp(TerminalApp):
             self.chat_screen.pulse()
 
     def changed(self) -> None:
-        """Show what changed in the dialogue, or in the race that is over it."""
-        self.live.look()
-        self.untell()
+        """Redraw after a change in the dialogue or the race."""
+        self.live.follow_model()
+        self.clear_settled_notices()
         if self.races.screen is not None:
             self.races.screen.refresh_race()
         else:
             self.chat_screen.refresh_dialogue()
-        self.chat_history.note()
-        self.models.note()
-        self.notifier.look()
+        self.chat_history.record()
+        self.models.remember_loaded()
+        self.notifier.update()
 
     def _applied(self, before: Settings, after: Settings) -> None:
+        race = self.races.screen
         if before.theme != after.theme and after.theme in self.themes.palettes:
-            self.themes.wear(after.theme)
+            self.themes.use(after.theme)
         if before.colours != after.colours:
-            way = parse_colouring(after.colours)
-            self.chat_screen.colouring(way)
-            if self.races.screen is not None:
-                self.races.screen.colouring(way)
+            self.chat_screen.recolour(parse_colouring(after.colours))
+            if race is not None:
+                race.set_colouring(self.view.colouring)
         if before.pace != after.pace:
             self.dialogue.set_pace(after.pace)
-            if self.races.screen is not None:
-                self.races.screen.race.set_pace(after.pace)
+            if race is not None:
+                race.race.set_pace(after.pace)
         if before.thoughts != after.thoughts:
             self.view.thoughts = parse_thoughts(after.thoughts)
-            if self.races.screen is not None:
-                self.races.screen.thoughts(self.view.thoughts)
+            if race is not None:
+                race.set_thoughts(self.view.thoughts)
         if before.keymap != after.keymap:
             self.set_keymap(dict(after.keymap))
             for id in ("#keys", "#status", "#panel"):
@@ -307,49 +307,49 @@ class SpecchatApp(TerminalApp):
     def flash(self, line: Content) -> None:
         self.chat_screen.query_one(StatusLine).flash(line)
 
-    def _say(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         if self.settings.notify:
             notify(self, text)
 
     def action_do(self, id: str, *words: str) -> None:
-        """Run an action of the table; what stops an answer ends the tour first."""
+        """Run an action of the table; `cancel` ends the tour first."""
         if id != "cancel" or not self.tours.leave():
             self.actions.do(id, *words)
 
     @runs(actions.HELP)
     def show_help(self) -> None:
-        from .keys.help import HelpScreen, entries
+        from .actions.help import HelpScreen, entries
 
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss(None)
             return
-        here: KeyContext = getattr(self.screen, "key_context", None) or self.chat_screen.key_context
-        way = effective(self.view.colouring, self.no_color)
-        rows = entries(here, self.actions, self.live.keymap, self.recent, in_chat=self.screen is self.chat_screen)
-        self.ask(HelpScreen(rows, self.live.keymap, way, self.unread()), self.call_later)
+        context: KeyContext = getattr(self.screen, "key_context", None) or self.chat_screen.key_context
+        colouring = effective(self.view.colouring, self.no_color)
+        rows = entries(context, self.actions, self.live.keymap, self.recent, in_chat=self.screen is self.chat_screen)
+        self.ask(HelpScreen(rows, self.live.keymap, colouring, self.unread()), self.call_later)
 
-    def beside(
+    def in_background(
         self,
         work: Callable[[], T],
         done: Callable[[T], None],
         slow: str = "",
         failed: Callable[[UserError], object] = lambda _: None,
     ) -> None:
-        """Work in a thread; a command whose work fails comes back into the input box, as one that is refused at once does."""
+        """Call a function in a thread; the command in progress returns to the input box after a failure."""
         if command := self.actions.running:
             failed = partial(self.chat_screen.refused, command)
-        super().beside(work, done, slow, failed)
+        super().in_background(work, done, slow, failed)
 
     @property
     def more(self) -> str:
-        """Says how to read a notice that is cut."""
         return f"{shown_keys('help', self.live.keymap)} shows all of it"
 
     def refuse(self, error: UserError) -> None:
-        """Say why something was not done, as long as that is in the way."""
-        dialogue = self.dialogue
-        free = lambda: not dialogue.busy and dialogue.queued is None  # noqa: E731
-        self.tell(str(error), "warning", free if isinstance(error, Busy) else None)
+        until = self._is_free if isinstance(error, Busy) else None
+        self.tell(str(error), "warning", until)
+
+    def _is_free(self) -> bool:
+        return not self.dialogue.busy and self.dialogue.queued is None
 
     @runs(actions.LEADER)
     def show_leader(self) -> None:
@@ -358,7 +358,7 @@ class SpecchatApp(TerminalApp):
         self.push_screen(LeaderScreen(self.live.keymap, self.actions.do))
 
     def on_app_focus(self) -> None:
-        """The terminal is in front again: another one may have sent something meanwhile."""
+        """Read messages that chats in other terminals may have sent meanwhile."""
         self.chat_screen.recall.refresh()
 
     @runs(actions.NEW_CHAT)
@@ -369,9 +369,9 @@ class SpecchatApp(TerminalApp):
             return
         if dialogue.answer is not None:
             dialogue.answer.finish("cancelled")
-        self.exports.left = dialogue.transcript
+        self.exports.previous = dialogue.transcript
         dialogue.clear()
-        self.live.fresh()
+        self.live.leave_opened()
         dialogue.transcript.system = self.settings.system or None
         where = "is in your chats" if self.chat_history.keep else "opens again with /open"
         self.tell(f"New chat. The previous one {where}.", until=lambda: bool(dialogue.transcript.entries))
@@ -399,34 +399,36 @@ def run_chat(
     fallback: tuple[str, Mapping[str, Any]] | None = None,
     tour: Start = "",
 ) -> int:
-    """Run the chat until it is left; the exit code.
+    """Run the chat and return the exit code.
 
     Args:
-        settings: what to start with.
-        client: a client that has been told to load the model.
+        settings: at the start.
+        client: has been told to load the model.
         notice: a sentence to show at the start.
-        transcript: a saved chat to go on with.
-        browse: begin with the list of chats, searched for this.
-        race: begin with this race, as it ended.
-        piped: what was piped in.
-        fallback: model and options of a load to try where the first one fails.
-        tour: begin with it, or offer it.
+        transcript: a saved chat to continue.
+        browse: query for the list of chats, to start with it.
+        race: a race to show at the start.
+        piped: text for the first message.
+        fallback: model and load options to try if the load fails.
+        tour: begins or offers the tour.
     """
     app = SpecchatApp(settings, client, notice, keep=settings.history)
     if transcript is not None:
         app.chat_history.opened(transcript)
-        transcript.entries += app.dialogue.transcript.entries  # what is wrong with the settings
+        transcript.entries += app.dialogue.transcript.entries  # notices about the settings
         app.dialogue.transcript = transcript
     if browse is not None:
         app.call_later(app.chat_history.browse, browse)
     if race is not None:
         app.call_later(app.races.show_record, race)
-    app.piped, app.tour, app.dialogue.fallback = piped, tour, fallback
+    app.piped = piped
+    app.tour = tour
+    app.dialogue.fallback = fallback
     try:
         app.run()
     finally:
         app.models.close()
-        with suppress(OSError):  # of a terminal that has gone
+        with suppress(OSError):  # the terminal may be closed
             for sentence in filter(None, (*app.chat_history.close(), app.last_words)):
                 print(f"specchat: {sentence}", file=sys.stderr)
     return app.return_code or 0

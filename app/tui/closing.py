@@ -10,23 +10,23 @@ from textual.geometry import Offset
 from textual.screen import Screen
 from textual.widgets import OptionList
 
+from .textual_compat import option_line
+
 Result = TypeVar("Result")
 
 
 class ClosingScreen(Screen[Result]):
-    """A screen that closes once. Keys that arrive behind the one that closed it go to the screen below.
+    """A screen that closes once; keys pressed after the one that closed it go to the screen below.
 
-    Textual queues events: a key that was pressed before the screen was taken off the stack still reaches it, and a second
-    `dismiss` would close the screen below, or end the app where that is the last.
+    Textual queues events: keys pressed before the screen left the stack still reach it, and a second `dismiss` would close
+    the screen below, or end the app.
     """
 
     @property
     def chosen_row(self) -> Offset | None:
-        """Where the chosen row of its list begins on the terminal; None while something is typed, or without a list."""
+        """Start of the list's chosen row on the terminal; None during typing, or without a list."""
         for choices in self.query(OptionList):
-            # Textual tells it by no other name; where there is no room for a line, it has none.
-            line = choices._index_to_line.get(-1 if choices.highlighted is None else choices.highlighted)
-            if line is not None:
+            if (line := option_line(choices)) is not None:
                 return choices.content_region.offset + Offset(0, line - choices.scroll_offset.y)
         return None
 
@@ -36,7 +36,7 @@ class ClosingScreen(Screen[Result]):
         return self not in self.app.screen_stack
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        """Close with `result`, and with it the screens above; nothing where it is closed already."""
+        """Close with an answer, and close the screens above; do nothing once it is closed."""
         if self.closed:
             return AwaitComplete()
         while self.app.screen is not self:

@@ -1,5 +1,4 @@
-"""What an action, the composer or a screen may ask of the app around it: `Host`. The app has it all and hands itself over as no
-more than this."""
+"""The app as actions and screens see it: `Host`."""
 
 from __future__ import annotations
 
@@ -23,57 +22,47 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """The app, as an action sees it."""
+    """The part of the app that actions and screens use."""
+
+    dialogue: Dialogue
+    live: LiveSettings
+    themes: Themes
 
     @property
-    def dialogue(self) -> Dialogue:
-        """The conversation with the engine."""
+    def view(self) -> TranscriptView: ...
 
     @property
-    def live(self) -> LiveSettings:
-        """The settings in force."""
-
-    @property
-    def themes(self) -> Themes:
-        """The colours in force, and all others."""
-
-    @property
-    def view(self) -> TranscriptView:
-        """The transcript on the screen: what is marked, what is looked into."""
-
-    @property
-    def box(self) -> PromptInput:
-        """The input box."""
+    def box(self) -> PromptInput: ...
 
     def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
-        """Say a sentence or two beside the chat, until that is true: what caused it is gone."""
+        """Show a notice for a few seconds, at most until a condition holds."""
 
     def refuse(self, error: UserError) -> None:
-        """Say why something was not done, as long as that is in the way."""
+        """Show why an action is impossible, while that is so."""
 
     def flash(self, line: Content) -> None:
-        """Say something in the status line, for a moment."""
+        """Show a line in the status line for a moment."""
 
     def changed(self) -> None:
-        """Show what changed in the dialogue."""
+        """Redraw after a change of the dialogue."""
 
-    def stir(self) -> None:
-        """Something is under way: look for the engine's events at every frame."""
+    def expect_events(self) -> None:
+        """Take the engine's events at every frame while it works."""
 
     def push_screen(self, screen: Screen[T], callback: Callable[[T | None], None], /) -> object:
-        """Show a screen; `callback` is told what it was closed with, None where it was left."""
+        """Show a screen; `callback` gets its answer, None without one."""
 
     def ask(self, screen: Screen[T], then: Callable[[T], object] | None = None) -> None:
-        """Show a screen; `then` is told what it was closed with, unless it was left."""
+        """Show a screen; `then` gets its answer, if there is one."""
 
-    def beside(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
-        """Work in a thread, then call `done` with the result here; a UserError is told, `slow` where it takes a while."""
+    def in_background(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
+        """Call `work` in a thread, then `done` with its result; a UserError becomes a notice, `slow` one after a while."""
 
     def show_chat(self, transcript: Transcript) -> None:
-        """Put a chat in the place of the one on the screen."""
+        """Replace the chat on the screen."""
 
     def new_chat(self) -> None:
-        """Start a new chat; the one before stays in the list of chats."""
+        """Start a new chat; the previous one stays in the list of chats."""
 
     def run_action(self, action: str, default_namespace: DOMNode) -> Awaitable[bool]:
-        """Run a binding's action, of this node where it names none."""
+        """Run a binding's action, of this node unless it names another."""

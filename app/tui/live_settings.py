@@ -1,9 +1,9 @@
-"""The settings in force: what is set for this chat, presets, the file on the disk, and what a change does at once."""
+"""The settings in force, their layers (this chat, a preset, the file) and the immediate effects of a change."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -19,95 +19,98 @@ from ..settings.key_path import join, split
 from ..settings.precedence import Layers, chat_part, layers_of, recommended
 
 InThread = Callable[[Callable[[], ReadSettings | None], Callable[[ReadSettings | None], None]], None]
-"""Does work in a thread, then something here; a UserError of it is told."""
+"""Calls work in a thread, then a function with its result; a UserError becomes a notice."""
+
+Values = Mapping[str, Any]
+"""Dotted key → value, as in the file."""
 
 
 class LiveSettings:
     """The settings in force, and changes of them.
 
     Args:
-        settings: to begin with.
-        dialogue: what they are for.
-        beside: does what waits for the disk.
-        applied: told what the settings were and what they are, whenever others are in force.
+        settings: at the start.
+        dialogue: applies them to answers.
+        in_background: writes to the disk.
+        applied: called after each change with the settings before and after it.
     """
 
     def __init__(
         self,
         settings: Settings,
         dialogue: Dialogue,
-        beside: InThread,
+        in_background: InThread,
         applied: Callable[[Settings, Settings], None],
     ) -> None:
         layers = layers_of(settings)
         self.settings = replace(settings, layers=layers)
-        """The settings in force."""
-        self._dialogue, self._beside, self._applied = dialogue, beside, applied
+        """Settings in force."""
+        self._dialogue = dialogue
+        self._in_background = in_background
+        self._applied = applied
         self.keymap: dict[str, str] = dict(settings.keymap)
-        """The keys in force. Screens hold it too, so it is changed in place."""
-        self.undo: list[dict[str, Any]] = []
-        """What takes changes of the file back, the last one at the end."""
-        self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
+        """Keys in force; changed in place, since screens share it."""
+        self.undo: list[Values] = []
+        """Changes that restore the file as it was before each change of it, oldest first."""
+        self._unopened: Values | None = {} if layers.chat else None  # the chat layer before a saved chat was opened
         self._model = dialogue.model
-        self._methods: dict[str, str | None] = {}  # by model: the method that had been chosen when it was left
+        self._methods: dict[str, str | None] = {}  # model → the method chosen when another model was loaded
         self._writing = threading.Lock()
-        self._pending: list[dict[str, Any]] = []
+        self._pending: list[Values] = []
         dialogue.transcript.system = settings.system or None
-        dialogue.loaded = self.loaded
+        dialogue.loaded = self._use_makers
         self._hand_on()
 
     @property
     def layers(self) -> Layers:
-        """Where the settings in force come from."""
+        """Sources of the settings in force."""
         return layers_of(self.settings)
 
     def close(self) -> None:
-        """Write what waits."""
-        with suppress(UserError):  # nobody is there to be told
+        """Write pending changes."""
+        with suppress(UserError):  # too late for a notice
             self._write()
 
     # For this chat
 
-    def set(self, changes: Mapping[str, Any], names: Mapping[str, str] | None = None) -> None:
-        """Set something for this chat.
+    def set(self, changes: Values, names: Mapping[str, str] | None = None) -> None:
+        """Change settings for this chat.
 
         Args:
-            changes: dotted key → value.
-            names: what to call a key in a message.
+            changes: new values.
+            names: key → its name in error messages.
 
         Raises:
-            UserError: a value is not as it must be; nothing has changed.
+            UserError: a value is invalid; nothing has changed.
         """
         values = {key: checked(key, value, (names or {}).get(key, key)) for key, value in changes.items()}
         layers = self.layers
         self.use(replace(layers, chat={**layers.chat, **values}))
+        self._set_system(values)
+
+    def _set_system(self, values: Values) -> None:
         if "system" in values:
             self._dialogue.transcript.system = values["system"] or None
 
     def unset(self, key: str) -> None:
-        """Take back what was set for this chat."""
-        self.use(replace(self.layers, chat=_without(self.layers.chat, {key: None})))
+        """Undo a change for this chat."""
+        self.use(replace(self.layers, chat=_without(self.layers.chat, [key])))
 
-    def opening(self) -> None:
-        """A saved chat is opened, with what it has of its own in the place of what was set."""
-        if self._home is None:
-            self._home = self.layers.chat
-
-    def fresh(self) -> None:
-        """A new chat is begun: what belongs to a chat that was opened goes with that."""
-        if self._home is not None:
-            home, self._home = self._home, None
-            self.use(replace(self.layers, chat=home))
+    def leave_opened(self) -> None:
+        """Restore the settings from before a saved chat was opened, for a new chat."""
+        if self._unopened is not None:
+            chat, self._unopened = self._unopened, None
+            self.use(replace(self.layers, chat=chat))
 
     def resume(self, settings: Settings) -> None:
-        """Put in force what a saved chat was written with."""
-        self.opening()
+        """Use the settings of a saved chat."""
+        if self._unopened is None:
+            self._unopened = self.layers.chat
         before, self.settings = self.settings, settings
         self._hand_on(before)
 
     def use(self, layers: Layers) -> None:
-        """Put these layers in force; what can change during a chat changes at once."""
-        # What was loaded stays loaded: the model and its options count when the next one is.
+        """Use other layers. Every change takes effect at once, except for load options, which wait for the next load."""
         before, after = self.settings, layers.settings()
         self.settings = after
         self._hand_on(before)
@@ -118,16 +121,16 @@ class LiveSettings:
         self._applied(before, after)
 
     def _hand_on(self, before: Settings | None = None) -> None:
-        """Give the dialogue what counts from the next answer on."""
+        """Update the dialogue's options for the next answer."""
         settings, dialogue = self.settings, self._dialogue
         dialogue.options = settings
         dialogue.recommended = self.layers.origin("sampling.temperature").kind == "makers"
-        # A chat that was opened has its own until another one is set.
+        # An opened chat keeps its system prompt until the setting changes.
         if before is not None and settings.system != before.system:
             dialogue.transcript.system = settings.system or None
 
     def _switch(self, before: Settings, after: Settings) -> None:
-        """Switch the method, or its settings, to what changed of them."""
+        """Switch the dialogue's method and its settings where they changed."""
         dialogue = self._dialogue
         for name in {*before.methods, *after.methods}:
             old, new = before.methods.get(name, {}), after.methods.get(name, {})
@@ -145,22 +148,22 @@ class LiveSettings:
             if dialogue.info:
                 dialogue.settle_method()
 
-    def look(self) -> None:
-        """Give a model that has been asked for its own defaults."""
+    def follow_model(self) -> None:
+        """Apply a model's own defaults after a request to load it."""
         model = self._dialogue.model
         if model == self._model:
             return
         dialogue = self._dialogue
         self._methods[self._model] = (dialogue.switching or dialogue.method) if dialogue.chosen else None
-        came_back = bool(dialogue.info) and model in self._methods  # the other one could not be loaded
+        failed = bool(dialogue.info) and model in self._methods  # the load of another one failed
         self._model = model
-        if self.layers.model != model:  # a chat that is gone on with brings its model's with it
+        if self.layers.model != model:  # a resumed chat brings its model's settings
             self.use(replace(self.layers, model=model))
-        if came_back:
+        if failed:
             dialogue.switch(self._methods[model])
 
-    def loaded(self) -> None:
-        """Put in force what the makers of the loaded model recommend, where nothing else was chosen."""
+    def _use_makers(self) -> None:
+        """Apply the recommendations of the loaded model's makers."""
         makers = recommended(self._dialogue.info)
         if makers != self.layers.makers:
             self.use(replace(self.layers, makers=makers))
@@ -168,38 +171,36 @@ class LiveSettings:
     # Presets
 
     def preset(self, name: str) -> None:
-        """Use a preset in this chat. What the chat had set of it gives way.
+        """Use a preset in this chat, over the chat's own changes.
 
         Raises:
-            UserError: there is none of this name.
+            UserError: there is no such preset.
         """
         layers = self.layers.with_preset(name)
         values = layers.preset
-        self.use(replace(layers, chat={key: value for key, value in layers.chat.items() if key not in values}))
-        if "system" in values:
-            self._dialogue.transcript.system = values["system"] or None
+        self.use(replace(layers, chat=_without(layers.chat, values)))
+        self._set_system(values)
         if (method := values.get("method")) is not None and method in self._dialogue.methods:
-            # Also where the settings had it before: another one may have been chosen since.
+            # Even if the settings had it before: another one may have been chosen since.
             self._dialogue.switch(str(method))
 
     def save_preset(self, name: str) -> None:
-        """Make a preset of this chat, in place of one of that name, and use it."""
-        values = self.current()
-        before = {join(("presets", name, *split(key))): None for key in self.layers.presets.get(name, {})}
-        self.keep(before | {join(("presets", name, *split(key))): value for key, value in values.items()})
-        chat = {key: value for key, value in self.layers.chat.items() if key not in values}
-        self.use(replace(self.layers, preset=values, preset_name=name, chat=chat))
+        """Save this chat's settings as a preset, over one of that name, and use it."""
+        values = self.preset_values()
+        removed = dict.fromkeys(join(("presets", name, *split(key))) for key in self.layers.presets.get(name, {}))
+        self.keep(removed | {join(("presets", name, *split(key))): value for key, value in values.items()})
+        self.use(replace(self.layers, preset=values, preset_name=name, chat=_without(self.layers.chat, values)))
 
     def no_preset(self) -> None:
-        """Go back to the settings without a preset and without anything that was set in this chat."""
+        """Use neither a preset nor changes for this chat."""
         self.use(replace(self.layers, preset={}, preset_name="", chat={}))
         self._dialogue.transcript.system = self.settings.system
 
-    def current(self) -> dict[str, Any]:
-        """What a preset of this chat holds: what is not at its default, with the method in force and its settings."""
+    def preset_values(self) -> dict[str, object]:
+        """Collect the values that differ from their defaults, with the method in force and its settings."""
         dialogue, settings = self._dialogue, self.settings
         chosen = replace(self.layers, makers={}).values()
-        values = chat_part({key: value for key, value in chosen.items() if split(key)[0] not in ("methods",)})
+        values = chat_part({key: value for key, value in chosen.items() if split(key)[0] != "methods"})
         values |= {"method": dialogue.switching or dialogue.method}
         for key, value in dialogue.settings.get(values["method"], {}).items():
             whole = join(("methods", values["method"], key))
@@ -218,41 +219,41 @@ class LiveSettings:
 
     # The file
 
-    def keep(self, changes: Mapping[str, Any], *, undoable: bool = False) -> None:
-        """Put something in force and write it into the settings file, beside the drawing.
+    def keep(self, changes: Values, *, undoable: bool = False) -> None:
+        """Change settings and write them to the settings file, in a thread.
 
         Args:
-            changes: dotted key → value; None takes it out of the file.
-            undoable: keep what takes it back.
+            changes: new values; None removes one from the file.
+            undoable: remember how to undo the change.
 
         Raises:
-            UserError: a value is not as it must be; nothing has changed.
+            UserError: a value is invalid; nothing has changed.
         """
         values = {key: None if value is None else checked(key, value, key) for key, value in changes.items()}
         layers = self.layers
         if undoable:
             self.undo.append({key: layers.read.values.get(key) for key in values})
-        kept = {key: value for key, value in {**layers.read.values, **values}.items() if value is not None}
-        # The latest word counts until the next start, whatever went before the file.
-        weaker = replace(
+        file_values = {key: value for key, value in {**layers.read.values, **values}.items() if value is not None}
+        # Until the next start the change outranks all other layers.
+        changed = replace(
             layers,
-            read=replace(layers.read, values=kept, environment=_without(layers.read.environment, values)),
+            read=replace(layers.read, values=file_values, environment=_without(layers.read.environment, values)),
             command_line=_without(layers.command_line, values),
             preset=_without(layers.preset, values),
             chat=_without(layers.chat, values),
         )
-        self.use(weaker)
+        self.use(changed)
         self._pending.append(values)
-        self._beside(self._write, self._take)
+        self._in_background(self._write, self._reread)
 
     def _write(self) -> ReadSettings | None:
-        """Write what waits, in the order in which it came; the file then, None if nothing waited.
+        """Write the pending changes in order; return the file, None without changes.
 
         Raises:
             UserError: the file cannot be written.
         """
         with self._writing:
-            changes: dict[str, Any] = {}
+            changes: dict[str, object] = {}
             while self._pending:
                 changes.update(self._pending.pop(0))
             if not changes:
@@ -263,15 +264,15 @@ class LiveSettings:
                 raise UserError(f"Not saved for the next chat: {error}") from None
             return read()
 
-    def _take(self, found: ReadSettings | None) -> None:
-        """Take in a file that was written, with its lines as they are now."""
-        if found is None or self._pending or self._writing.locked():  # what is being written is newer
+    def _reread(self, file: ReadSettings | None) -> None:
+        """Use the file as written, with its new line numbers."""
+        if file is None or self._pending or self._writing.locked():  # a newer one follows
             return
         layers = self.layers
-        # What was set aside of the environment by a later word stays aside.
-        environment = {key: value for key, value in found.environment.items() if key in layers.read.environment}
-        self.use(replace(layers, read=replace(found, environment=environment)))
+        # Variables that a change outranked stay out.
+        environment = {key: value for key, value in file.environment.items() if key in layers.read.environment}
+        self.use(replace(layers, read=replace(file, environment=environment)))
 
 
-def _without(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+def _without(values: Values, keys: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in keys}

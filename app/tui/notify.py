@@ -1,6 +1,6 @@
-"""A word to who looks elsewhere: an answer, a race or a download has ended while the terminal was not in front.
+"""Desktop notifications about the end of an answer, a race or a download while the terminal is in the background.
 
-Only terminals that tell when they lose the focus are ever told anything, and each only in the way that it is known to have.
+A terminal has to report the loss of its focus, and gets the notification by the means that it is known to have.
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ from textual.app import App
 from ...errors import counted
 from ..chat.dialogue import Dialogue
 from ..text.cells import fit, one_line
+from .textual_compat import driver_of
 
 LONG_SECONDS = 5.0
-"""What ended sooner was hardly left alone for long."""
+"""Least duration of work whose end is notified."""
 
 OSC9 = ("iTerm.app", "WezTerm", "ghostty", "rio")
 """TERM_PROGRAM of terminals that show OSC 9 as a notification."""
 
 LONGEST = 120
-"""Characters of a notification."""
+"""Most cells of a notification."""
 
 
 class Notifier:
-    """Notifies of the end of an answer, a race or a download, if nobody looks."""
+    """Notifies of the end of long answers, races and downloads."""
 
-    def __init__(self, dialogue: Dialogue, racing: Callable[[], bool], say: Callable[[str], None]) -> None:
-        self._dialogue, self._racing, self._say = dialogue, racing, say
-        self._since: dict[str, float] = {}  # what is under way → when it began
+    def __init__(self, dialogue: Dialogue, racing: Callable[[], bool], alert: Callable[[str], None]) -> None:
+        self._dialogue = dialogue
+        self._racing = racing
+        self._alert = alert
+        self._since: dict[str, float] = {}  # work in progress → its start
 
-    def look(self) -> None:
-        """Compare what is under way with what was at the last look."""
+    def update(self) -> None:
+        """Notify of work that has ended since the last call."""
         dialogue = self._dialogue
         loading = dialogue.loading
         downloads = loading is not None and loading.stage.endswith("download")
@@ -47,11 +50,11 @@ class Notifier:
         for what, under_way in going.items():
             if under_way:
                 self._since.setdefault(what, monotonic())
-            elif monotonic() - self._since.pop(what, inf) >= LONG_SECONDS and (text := self._told(what)):
-                self._say(text)
+            elif monotonic() - self._since.pop(what, inf) >= LONG_SECONDS and (text := self._describe(what)):
+                self._alert(text)
 
-    def _told(self, what: str) -> str:
-        """What to say of what has ended; nothing of an answer that was stopped by hand, or is only held."""
+    def _describe(self, what: str) -> str:
+        """Describe the work that ended; empty for an answer that is paused or was stopped by hand."""
         dialogue = self._dialogue
         match what:
             case "race":
@@ -67,17 +70,17 @@ class Notifier:
 
 
 def sequence(text: str) -> str:
-    """What makes this terminal notify: OSC 9 where it is known to show that, else the bell, which tmux and screen pass on."""
+    """Encode a notification: OSC 9 for terminals known to show it, else the bell, which tmux and screen pass on."""
     term, program = os.environ.get("TERM", ""), os.environ.get("TERM_PROGRAM", "")
-    known = program in OSC9 or os.environ.get("KITTY_WINDOW_ID") or term in ("xterm-kitty", "xterm-ghostty", "wezterm")
-    if not known or os.environ.get("TMUX") or os.environ.get("STY"):
+    osc9 = program in OSC9 or os.environ.get("KITTY_WINDOW_ID") or term in ("xterm-kitty", "xterm-ghostty", "wezterm")
+    if not osc9 or os.environ.get("TMUX") or os.environ.get("STY"):
         return "\a"
     return f"\x1b]9;specchat: {fit(one_line(text), LONGEST)}\x1b\\"  # never begins with a digit: 9;4 is a progress bar
 
 
 def notify(app: App[Any], text: str) -> None:
-    """Notify, unless the terminal is in front."""
-    driver = app._driver
+    """Notify, unless the terminal has the focus."""
+    driver = driver_of(app)
     if not app.app_focus and driver is not None:
         driver.write(sequence(text))
         driver.flush()

@@ -1,4 +1,4 @@
-"""An app on a terminal: its size, what is written on it, and work that must not hold it up. Knows nothing of a chat."""
+"""A Textual app for any terminal: sizes, safe output, notices, and work in threads. Independent of the chat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.segment import Segment
 from textual import events
-from textual._compositor import CompositorUpdate, LayoutUpdate
 from textual.app import ActionError, App
 from textual.color import Color
 from textual.dom import DOMNode
@@ -35,23 +34,19 @@ from ..chat.entries import Severity
 from ..text.cells import HOSTILE, fit, sanitise
 from .closing import ClosingScreen
 from .driver import Terminal
+from .textual_compat import CompositorUpdate, LayoutUpdate, notices_of, remove_notice
 from .themes import NoColours
 
-_STEERING = re.compile(f"[{HOSTILE}\t\n]")
-
-
-def _blank(match: re.Match[str]) -> str:
-    """A mark that is as wide as Textual took the character for; most take no cells."""
-    return "�" * cell_len(match[0])
+_CONTROLS = re.compile(f"[{HOSTILE}\t\n]")
 
 
 def harmless(text: str) -> str:
-    """A part of a row without anything that a terminal might obey; as many cells as before."""
-    return text if text.isprintable() else _STEERING.sub(_blank, text)
+    """Replace characters that a terminal might obey by marks of the width that Textual assumed; most take no cells."""
+    return text if text.isprintable() else _CONTROLS.sub(lambda match: "�" * cell_len(match[0]), text)
 
 
 class Harmless(LineFilter):
-    """A filter over each row that is drawn, the last one."""
+    """The last filter of drawn rows, which removes control characters."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(segment.text.isprintable() for segment in segments):
@@ -62,65 +57,68 @@ class Harmless(LineFilter):
 T = TypeVar("T")
 
 LEAST = Size(20, 6)
-"""The smallest terminal that the chat is drawn on: header, two lines of text, the input box and the keys."""
+"""Smallest terminal for the chat: header, two lines of text, the input box and the keys."""
 
 SLOW_SECONDS = 0.7
-"""Work beside the interface that takes longer says so."""
+"""Seconds before work in a thread shows a notice."""
 
 NOTICE_ROWS = 2
-"""Rows of all notices together: they lie over the keys at the bottom and the edge above them."""
+"""Rows of all notices together, over the bar of keys and the edge above it."""
 
 NOTICE_EDGE = 4
-"""Cells of such a row that are not text's: its line, and a cell at each side."""
+"""Cells of a notice besides its text: a line, and a cell at each side."""
 
 RECENT = 10
-"""Notices that the help still has."""
+"""Notices kept for the help."""
 
 
 class Key(events.Key):
-    """A key whose character counts as text unless it steers something. Textual asks `str.isprintable`, which is about Python's
-    own `repr`: no space but one, nothing that joins letters or turns their direction, nothing that Unicode added lately."""
+    """A key whose character is text unless it is a control. Textual asks `str.isprintable`, which is about `repr`: it refuses
+    all spaces but one, joiners, marks of direction, and recent additions to Unicode."""
 
     @property
     def is_printable(self) -> bool:
-        """Whether its character is typed. A letter with alt is none: it is bound to something, or to nothing."""
+        """Whether the key types its character; with alt it never does."""
         if self.character is None or "alt+" in self.key:
             return False
-        return not any(unicodedata.category(each) in ("Cc", "Cs") for each in self.character)
+        return not any(unicodedata.category(character) in ("Cc", "Cs") for character in self.character)
 
     def copy(self) -> Key:
         return Key(self.key, self.character)
 
 
 class TerminalApp(App[None]):
-    """A Textual app for terminals of every size, which writes nothing on them that could do harm."""
+    """A Textual app for terminals of every size, without harmful output."""
 
     def __init__(self) -> None:
         super().__init__()
         self.animation_level = "none"
         self.terminal_size = LEAST
-        """The size of the terminal itself; `size` is what the screens are laid out for."""
-        # Textual's own filters paint greys, and the terminal's default colours over them; an empty NO_COLOR asks for nothing.
+        """Size of the terminal; `size` is the one that screens are laid out for."""
+        # Textual's filters paint greys, and the terminal's default colours over them. An empty NO_COLOR counts as unset.
         self.no_color = bool(os.environ.get("NO_COLOR"))
-        self._filters = [each for each in self._filters if not isinstance(each, Monochrome | NoColor)]
+        self._filters = [line_filter for line_filter in self._filters if not isinstance(line_filter, Monochrome | NoColor)]
         if self.no_color:
             self._filters.append(NoColours(self))
         self._harmless = Harmless()
         self._early: list[events.Event] | None = []
-        """What was typed before the first frame, when nothing had the focus; None from then on."""
-        self._told: list[tuple[Notification, Callable[[], bool]]] = []
+        """Keys and pastes before the first frame, when nothing has the focus; None afterwards."""
+        self._conditional: list[tuple[Notification, Callable[[], bool]]] = []
         self.recent: deque[Notification] = deque(maxlen=RECENT)
-        """The last notices, with their full text."""
+        """Last notices, with their full text."""
 
     async def on_event(self, event: events.Event) -> None:
-        """Make keys of ours of all keys. No screen is laid out for less than the least size."""
+        """Convert keys to our class, and sizes to at least LEAST."""
         if isinstance(event, events.Key) and not isinstance(event, Key) and not event.is_forwarded:
             event = Key(event.key, event.character)
         if self._early is not None and isinstance(event, events.Key | events.Paste):
             self._early.append(event)
             return
-        if isinstance(event, events.MouseDown) and self._has_gone(event):
-            return
+        if isinstance(event, events.MouseDown):
+            # Textual asks a widget for its parent, even if it has been removed since it was drawn.
+            widget, _ = self.screen.get_widget_and_offset_at(event.x, event.y)
+            if widget is not None and widget is not self.screen and widget.parent is None:
+                return
         if isinstance(event, events.Resize):
             if not (fits(self.terminal_size) and fits(event.size)):
                 self.refresh(layout=True)
@@ -129,13 +127,8 @@ class TerminalApp(App[None]):
             event = events.Resize(size, size, size, event.pixel_size)
         await super().on_event(event)
 
-    def _has_gone(self, event: events.MouseDown) -> bool:
-        """Whether what was clicked on has been removed since it was drawn; Textual asks it for its parent all the same."""
-        widget, _ = self.screen.get_widget_and_offset_at(event.x, event.y)
-        return widget is not None and widget is not self.screen and widget.parent is None
-
     async def on_ready(self) -> None:
-        """Take in what was typed meanwhile, in its order."""
+        """Handle early keys in their order."""
         early, self._early = self._early or [], None
         for event in early:
             await self.on_event(event)
@@ -143,7 +136,7 @@ class TerminalApp(App[None]):
     async def run_action(
         self, action: Any, default_namespace: DOMNode | None = None, namespaces: Mapping[str, DOMNode] | None = None
     ) -> bool:
-        """Run an action. The key before may have closed what had the focus: then one of the focused widget's is not handled."""
+        """Run an action; ignore one of the focused widget if the key before has closed that widget."""
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except ActionError:
@@ -152,20 +145,20 @@ class TerminalApp(App[None]):
             return False
 
     def get_driver_class(self) -> type[Driver]:
-        found = super().get_driver_class()
-        return Terminal if found is LinuxDriver else found
+        driver = super().get_driver_class()
+        return Terminal if driver is LinuxDriver else driver
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._harmless]
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Write what changed on the screen; a terminal that is too small for it says so instead, and the chat goes on."""
+        """Draw a screen, or a sentence on a terminal that is too small for it."""
         if isinstance(renderable, CompositorUpdate) and not fits(self.terminal_size):
             renderable = refusal(self.terminal_size)
-        # Where the caret is, input methods show what they offer. It moves with the layout too, of which the box knows nothing.
+        # Input methods and screen readers go by the terminal's cursor, which moves with the layout too.
         focused = self.focused
         row = self.screen.chosen_row if isinstance(self.screen, ClosingScreen) else None
-        if row is not None:  # screen readers tell the line that the cursor is on
+        if row is not None:
             self.cursor_position = row
         elif isinstance(focused, Input | TextArea):
             self.cursor_position = focused.cursor_screen_offset
@@ -173,50 +166,51 @@ class TerminalApp(App[None]):
 
     @property
     def write_seconds(self) -> float:
-        """How long the terminal took for the last write; infinite while it is at one."""
+        """Duration of the terminal's last write; infinite during one."""
         return self._driver.write_seconds if isinstance(self._driver, Terminal) else 0.0
 
     def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
-        """Say something over the keys at the bottom, where nobody reads, for some seconds. It takes the place of what is
-        not urgent, and of the same said before.
+        """Show a notice above the bar of keys for a few seconds. It replaces notices that are information, and its equal.
 
         Args:
-            text: one sentence or two.
-            severity: colours it.
-            until: it goes once this is true: its cause is gone.
+            text: a sentence or two.
+            severity: colours the notice.
+            until: removes the notice early, once it is true.
         """
         seconds = 4 if severity == "information" else 6
         whole = Notification(sanitise(text), severity=severity, timeout=seconds, markup=False)
-        note = replace(whole, message=self.cut(whole.message))
-        for said in [said for said in self._notifications if said.severity == "information" or said.message == note.message]:
-            self._unnotify(said, refresh=False)
+        notice = replace(whole, message=self.cut(whole.message))
+        for old in notices_of(self):
+            if old.severity == "information" or old.message == notice.message:
+                remove_notice(self, old, refresh=False)
         self.recent.append(whole)
         if until is not None:
-            self._told.append((note, until))
-        self.post_message(Notify(note))
+            self._conditional.append((notice, until))
+        self.post_message(Notify(notice))
 
     def on_notify(self, event: Notify) -> None:
-        """Older notices give way where all of them have no room. Textual then adds the new one."""
+        """Remove the oldest notices until all fit; Textual then adds the new one."""
         room = NOTICE_ROWS - len(self._notice_rows(event.notification.message))
-        for said in reversed(list(self._notifications)):
-            room -= len(self._notice_rows(said.message))
+        for old in reversed(notices_of(self)):
+            room -= len(self._notice_rows(old.message))
             if room < 0:
-                self._unnotify(said, refresh=False)
+                remove_notice(self, old, refresh=False)
 
-    def untell(self) -> None:
-        """Take away what was said of something that is over."""
-        for told in [told for told in self._told if told[1]()]:
-            self._told.remove(told)
-            if told[0] in self._notifications:
-                self._unnotify(told[0])
+    def clear_settled_notices(self) -> None:
+        """Remove notices whose condition holds."""
+        for notice, settled in list(self._conditional):
+            if settled():
+                self._conditional.remove((notice, settled))
+                if notice in notices_of(self):
+                    remove_notice(self, notice)
 
     @property
     def more(self) -> str:
-        """Says how to read a notice that is cut."""
+        """Hint on reading a notice that is cut."""
         return ""
 
     def cut(self, text: str) -> str:
-        """A notice in no more than the rows that it may have."""
+        """Shorten a notice to NOTICE_ROWS."""
         lines = self._notice_rows(text)
         if len(lines) <= NOTICE_ROWS:
             return text
@@ -232,28 +226,29 @@ class TerminalApp(App[None]):
         return max(20, self.size.width - NOTICE_EDGE)
 
     def unread(self) -> Notification | None:
-        """The last notice, if it is cut and still on the screen; it goes: it is about to be read in full."""
-        shown = {note.identity: note for note in self._notifications}
-        last = self.recent[-1] if self.recent else None
-        note = shown.get(last.identity) if last is not None else None
-        if last is None or note is None or note.message == last.message:
+        """Return the last notice in full and remove it from the screen, if it is shown there and cut."""
+        if not self.recent:
             return None
-        self._unnotify(note)
-        return last
+        last = self.recent[-1]
+        for notice in notices_of(self):
+            if notice.identity == last.identity and notice.message != last.message:
+                remove_notice(self, notice)
+                return last
+        return None
 
-    def beside(
+    def in_background(
         self,
         work: Callable[[], T],
         done: Callable[[T], None],
         slow: str = "",
         failed: Callable[[UserError], object] = lambda _: None,
     ) -> None:
-        """Work in a thread, which ends its work even if the app is left; then tell.
+        """Call a function in a thread, which completes even if the app ends first.
 
         Args:
-            work: a UserError of it is told.
-            done: called with its result, in the app's own thread.
-            slow: what to say where it takes a while.
+            work: the function; a UserError becomes a notice.
+            done: called with its result, in the app's thread.
+            slow: notice to show after SLOW_SECONDS.
             failed: called with the UserError.
         """
 
@@ -267,20 +262,20 @@ class TerminalApp(App[None]):
                 failed(error)
             finally:
                 over.set()
-                self.untell()
+                self.clear_settled_notices()
                 if timer is not None:
                     timer.stop()
 
-        self.run_worker(run(), group="beside")
+        self.run_worker(run(), group="background")
 
     def ask(self, screen: Screen[T], then: Callable[[T], object] | None = None) -> None:
-        """Show a screen; `then` is told what it was closed with, unless it was left."""
+        """Show a screen; `then` gets its answer, if there is one."""
 
-        def closed(answer: T | None) -> None:
+        def close(answer: T | None) -> None:
             if then is not None and answer is not None:
                 then(answer)
 
-        self.push_screen(screen, closed)
+        self.push_screen(screen, close)
 
 
 def fits(terminal: Size) -> bool:
@@ -288,7 +283,7 @@ def fits(terminal: Size) -> bool:
 
 
 def refusal(terminal: Size) -> LayoutUpdate:
-    """A screen that says that the terminal is too small: as much of the sentence as fits."""
-    said = wrap(f"Too small: specchat needs {LEAST.width}×{LEAST.height}.", max(1, terminal.width))
-    lines = [*said, *[""] * terminal.height][: terminal.height]
+    """Draw as much of a sentence on the size of the terminal as fits."""
+    sentence = wrap(f"Too small: specchat needs {LEAST.width}×{LEAST.height}.", max(1, terminal.width))
+    lines = [*sentence, *[""] * terminal.height][: terminal.height]
     return LayoutUpdate([[Strip([Segment(line.ljust(terminal.width))])] for line in lines], terminal.region)

@@ -1,4 +1,4 @@
-"""The colours that the app is drawn in."""
+"""Colour themes for Textual, and a filter that leaves colours out."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from ..theming.themes import FEWER, Palette, load_themes
 
 
 class Themes:
-    """Every theme there is, and the one in force."""
+    """All themes, and the one in force."""
 
     def __init__(self, app: App[Any], folder: Path, first: str) -> None:
         self._app = app
-        self.palettes: Mapping[str, Palette]
-        self.palettes, self.problems = load_themes(folder)
-        for palette in self.palettes.values():
+        palettes, problems = load_themes(folder)
+        self.palettes: Mapping[str, Palette] = palettes
+        self.problems = problems
+        for palette in palettes.values():
             app.register_theme(textual_theme(palette))
-        self.wear(first if first in self.palettes else "dark")
+        self.use(first if first in palettes else "dark")
 
     @property
     def name(self) -> str:
@@ -37,26 +38,25 @@ class Themes:
     def palette(self) -> Palette:
         return self.palettes[self.name]
 
-    def wear(self, name: str) -> None:
-        self._app.register_theme(textual_theme(replace(self.shown(name), name=name)))
+    def use(self, name: str) -> None:
+        self._app.register_theme(textual_theme(replace(self.palette_for(name), name=name)))
         self._app.theme = name
 
-    def shown(self, name: str) -> Palette:
-        """The theme that stands for one in the colours that this terminal has."""
+    def palette_for(self, name: str) -> Palette:
+        """Find a theme's palette for the number of colours of this terminal."""
         palette = self.palettes[name]
         fewer = FEWER.get(self._app.console.color_system or "")
         return palette if fewer is None else self.palettes[fewer[palette.dark]]
 
 
 def textual_theme(palette: Palette) -> Theme:
-    """The colours under Textual's names, and the variables of our style sheets."""
-    colours: dict[str, Any] = dict(palette.colours)
+    """Convert a palette: colours under Textual's names, and the variables of our style sheets."""
+    colours: Any = palette.colours  # by the names of Textual's parameters
     return Theme(name=palette.name, dark=palette.dark, variables=palette.variables(), **colours)
 
 
 class NoColours(LineFilter):
-    """A filter over each row that is drawn, for NO_COLOR: bold, underlined and the like stay, and what stands out by the colour
-    behind it is drawn in reverse."""
+    """A filter of drawn rows for NO_COLOR: bold, underline and the like stay; a colour behind text becomes reverse video."""
 
     def __init__(self, app: App[Any]) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class NoColours(LineFilter):
 def _colourless(style: Style, pages: tuple[str, ...]) -> Style:
     behind = style.color if style.reverse else style.bgcolor
     if behind is None or behind.is_default:
-        marked = bool(style.reverse)
+        reverse = bool(style.reverse)
     else:
-        marked = behind.get_truecolor().hex not in pages
-    return style.without_color + Style(reverse=marked)
+        reverse = behind.get_truecolor().hex not in pages
+    return style.without_color + Style(reverse=reverse)

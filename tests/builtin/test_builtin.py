@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from specchat import builtin
-from specchat.app.tui.chat.welcome import STARTERS
+from specchat.app.tui.composer.starters import STARTERS
 from specchat.app.tui.tour.tour import PROMPT as TOUR
 from specchat.backends import LoadOptions, load_model
 from specchat.builtin import PROMPTS, path

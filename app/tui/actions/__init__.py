@@ -1,1 +1,1 @@
-"""What a key or a slash command does."""
+"""Actions of keys and slash commands."""

@@ -1,13 +1,13 @@
-"""Completing a slash command: its name, and what may follow it."""
+"""Completion of slash commands: names and arguments."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...attach.files import score
+from ...attach.files import score as match_score
 from ...attach.names import Suggestion, offers, query_folder
 from ...chat.about import default_word, words_of
 from ...chat.methods import Method
@@ -17,7 +17,7 @@ from ...settings.actions import Action
 from ...settings.rows import preset_summary
 from ...text.cells import folded
 from ..host import Host
-from .settings import PRESET_WORDS, set_now
+from .settings import PRESET_WORDS, current_values
 from .table import COMMANDS, command_of, is_command
 
 RULES = (
@@ -34,57 +34,54 @@ LOOPS = (
 
 
 class TypedCommand(NamedTuple):
-    """A slash command as far as it is typed."""
+    """A partly typed slash command."""
 
     name: str
-    """Empty while the name itself is being typed."""
+    """Command name; empty while it is being typed."""
     words: tuple[str, ...]
-    """Its finished arguments."""
+    """Finished arguments."""
     word: str
-    """What is being typed, without quotes."""
+    """Word being typed, without quotes."""
     start: int
-    """The place in the line where `word` begins."""
+    """Column where `word` begins."""
 
 
 @dataclass(slots=True)
 class KnownNames:
-    """The names that a command may be completed to."""
+    """Names for the completion of commands."""
 
     methods: Mapping[str, Method] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     names: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """Kind of things (themes, ways to think, models, chats, presets, settings) → name → a few words about it."""
+    """Kind of names (themes, think, models, chats, presets, settings) → name → a few words about it."""
     files: dict[str, Sequence[str]] = field(default_factory=dict)
-    """Folder as typed → the names in it; the empty folder stands for all files below the working folder."""
+    """Folder as typed → the names in it; the empty folder → all files below the working folder."""
     want: Callable[[str], None] = lambda kind: None
-    """Called with the kind of names that completion needs (of `names`; `files`; `in FOLDER`), so that they are looked up."""
+    """Requests a look-up of a kind of names: a key of `names`, `files`, or `in FOLDER`."""
 
-    def take(self, host: Host) -> None:
-        """Bring up to date what needs no look at the disk."""
+    def refresh(self, host: Host) -> None:
+        """Bring the names in memory up to date."""
         dialogue = host.dialogue
-        self.methods, self.unavailable = dialogue.methods, dialogue.unavailable
+        self.methods = dialogue.methods
+        self.unavailable = dialogue.unavailable
         self.names["themes"] = {name: palette.summary for name, palette in host.themes.palettes.items()}
         self.names["think"] = {word: "the default" * (word == default_word(dialogue.info)) for word in words_of(dialogue.info)}
-        self.names["settings"] = set_now(host.live.settings)
+        self.names["settings"] = current_values(host.live.settings)
         self.names["presets"] = {name: preset_summary(held) for name, held in host.live.layers.presets.items()}
 
     def all(self, kind: str) -> list[Suggestion]:
         self.want(kind)
-        return [Suggestion(name, told) for name, told in self.names.get(kind, {}).items()]
+        return [Suggestion(name, about) for name, about in self.names.get(kind, {}).items()]
 
     def files_for(self, query: str) -> Sequence[str]:
-        """Names of the files that what is being typed may become."""
+        """List the files in the folder of a partly typed path."""
         folder = query_folder(query)
         self.want("files" if folder is None else f"in {folder}")
         return self.files.get(folder or "", ())
 
 
-def line(before: str) -> TypedCommand | None:
-    """A line up to the cursor as a command; None if it is none, or if what is typed is a prompt.
-
-    Args:
-        before: the text from the beginning of the message to the cursor.
-    """
+def parse_command(before: str) -> TypedCommand | None:
+    """Parse the message up to the cursor; None if it is no command, or if its prompt is being typed."""
     if before == "/":
         return TypedCommand("", (), "", 0)
     if not is_command(before):
@@ -100,7 +97,7 @@ def line(before: str) -> TypedCommand | None:
 
 
 def _split(rest: str) -> tuple[list[str], str, int]:
-    """Finished words, the one that is being typed, and where it begins; quotes as a shell has them."""
+    """Split arguments with a shell's quotes into finished words, the word being typed, and its start."""
     words: list[str] = []
     word, start, quote = "", 0, ""
     for at, letter in enumerate(rest):
@@ -121,49 +118,47 @@ def _split(rest: str) -> tuple[list[str], str, int]:
 
 
 def quoted(name: str) -> str:
-    """A name as an argument: in quotes where it needs them; a folder's stay open for what is in it."""
-    if not name.endswith("/"):
-        return shlex.quote(name) if name else name
-    safe = shlex.quote(name)
-    return safe if safe == name else safe.removesuffix("'")
+    """Quote a name as an argument where needed; a folder's quotes stay open."""
+    quotes = shlex.quote(name) if name else name
+    return quotes.removesuffix("'") if name.endswith("/") else quotes
 
 
-def completions(typed: TypedCommand, known: KnownNames, most: int = 40) -> list[Suggestion]:
-    """What the word being typed may become, best first; none where it is complete already."""
+def completions(typed: TypedCommand, names: KnownNames, most: int = 40) -> list[Suggestion]:
+    """Suggest completions of the word being typed, best first; none for a complete word."""
     if not typed.name:
-        found = [
-            Suggestion(f"/{row.command}", row.what, closes=bool(row.arguments)) for row in COMMANDS if row.goes_by(typed.word)
-        ]
-        return [] if [offer.name for offer in found] == [f"/{typed.word}"] else found
+        commands = [row for row in COMMANDS if row.goes_by(typed.word)]
+        offers = [Suggestion(f"/{row.command}", row.what, closes=bool(row.arguments)) for row in commands]
+        return [] if [offer.name for offer in offers] == [f"/{typed.word}"] else offers
     row = command_of(typed.name)
-    found = offered(row, typed, known) if row is not None else []
-    if any(offer.name == typed.word for offer in found):
+    offers = suggestions(row, typed, names) if row is not None else []
+    if any(offer.name == typed.word for offer in offers):
         return []
-    return _ranked(typed.word, found)[:most]
+    return _rank(typed.word, offers)[:most]
 
 
-def offered(row: Action, typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """All that may come where a command is being typed."""
-    found = [] if typed.words else [Suggestion(word, what) for word, what in row.words.items()]
+def suggestions(row: Action, typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
+    """List all words that may follow, whatever is typed of the next one."""
+    offers = [] if typed.words else [Suggestion(word, what) for word, what in row.words.items()]
     if row.id in KINDS and not typed.words:
-        found += known.all(KINDS[row.id])
-    return found + COMPLETERS[row.id](typed, known) if row.id in COMPLETERS else found
+        offers += names.all(KINDS[row.id])
+    return offers + COMPLETERS[row.id](typed, names) if row.id in COMPLETERS else offers
 
 
-def _ranked(query: str, found: Iterable[Suggestion]) -> list[Suggestion]:
-    """Suggestions with what was typed: what begins with it comes first, its letters count where nothing else does."""
+def _rank(query: str, offers: list[Suggestion]) -> list[Suggestion]:
+    """Sort the matches of a query: beginnings first; scattered letters count only without a better match."""
     if not query:
-        return list(found)
-    scored = [(value, offer) for offer in found if (value := score(query, offer.name)) is not None]
-    whole = [(value, offer) for value, offer in scored if folded(query) in folded(offer.name)]
-    scored = whole or scored
-    return [
-        offer for _, offer in sorted(scored, key=lambda pair: (not folded(pair[1].name).startswith(folded(query)), -pair[0]))
-    ]
+        return offers
+    scores = [(score, offer) for offer in offers if (score := match_score(query, offer.name)) is not None]
+    whole = [(score, offer) for score, offer in scores if folded(query) in folded(offer.name)]
+
+    def rank(match: tuple[float, Suggestion]) -> tuple[bool, float]:
+        return not folded(match[1].name).startswith(folded(query)), -match[0]
+
+    return [offer for _, offer in sorted(whole or scores, key=rank)]
 
 
 CompletionSource = Callable[[TypedCommand, KnownNames], list[Suggestion]]
-"""Gives what may come behind a command, whatever is typed of it."""
+"""Lists the words that may follow a command."""
 
 KINDS = {
     actions.THINK.id: "think",
@@ -172,10 +167,10 @@ KINDS = {
     actions.MODELS.id: "models",
     actions.CHATS.id: "chats",
 }
-"""Command id → the kind of names of which one may follow."""
+"""Command id → kind of names that may follow."""
 
 COMPLETERS: dict[str, CompletionSource] = {}
-"""Command id → its completions."""
+"""Command id → source of its completions."""
 
 
 def completes(*rows: Action) -> Callable[[CompletionSource], CompletionSource]:
@@ -187,85 +182,82 @@ def completes(*rows: Action) -> Callable[[CompletionSource], CompletionSource]:
 
 
 @completes(actions.METHOD_MENU, actions.COMPARE)
-def method(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    return _methods(known) if not typed.words else _params(known.methods.get(typed.words[0]), typed)
+def method(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
+    return _params(names.methods.get(typed.words[0]), typed) if typed.words else _methods(names)
 
 
 @completes(actions.RACE)
-def race(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
+def race(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
     method, at, _ = typed.word.partition("@")
     if at:
         runtimes = [Suggestion(name, "this chat's model on that runtime") for name in RUNTIMES]
-        return [Suggestion(f"{method}@{offer.name}", offer.what) for offer in known.all("models") + runtimes]
-    names = [word for word in typed.words if word in known.methods]
-    last = known.methods.get(names[-1]) if names else None
-    return _methods(known, names) + (_params(last, typed) if typed.word else [])
+        return [Suggestion(f"{method}@{offer.name}", offer.what) for offer in names.all("models") + runtimes]
+    chosen = [word for word in typed.words if word in names.methods]
+    last = names.methods[chosen[-1]] if chosen else None
+    return _methods(names, chosen) + (_params(last, typed) if typed.word else [])
 
 
 @completes(actions.SET)
-def sampling(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
+def sampling(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
     if typed.word.startswith("accept="):
         return list(RULES)
     if typed.word.startswith("stop_loops="):
         return list(LOOPS)
     if "=" in typed.word:
         return []
-    given = {word.partition("=")[0] for word in typed.words}
-    now = known.names.get("settings", {}).items()
-    return [Suggestion(f"{name}=", f"now {value}" if value else "") for name, value in now if name not in given]
+    values = names.names.get("settings", {}).items()
+    return [Suggestion(f"{key}=", f"now {value}" if value else "") for key, value in values if key not in _keys(typed)]
 
 
 @completes(actions.PRESETS)
-def preset(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
+def preset(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
     if not typed.words:
-        return known.all("presets") + [Suggestion(name, what, closes=name == "save") for name, what in PRESET_WORDS.items()]
-    return known.all("presets") if typed.words == ("save",) else []
+        return names.all("presets") + [Suggestion(word, what, closes=word == "save") for word, what in PRESET_WORDS.items()]
+    return names.all("presets") if typed.words == ("save",) else []
 
 
 @completes(actions.OPEN)
-def saved(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    return [] if typed.words else _files(typed, known, [".json"])
+def saved_file(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
+    return [] if typed.words else _files(typed, names, [".json"])
 
 
 @completes(actions.SCHEMA)
-def schema(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    grammar = typed.words[:1] == ("grammar",)
-    return _files(typed, known, [".lark", ".gbnf"] if grammar else [".json"]) if grammar or not typed.words else []
+def schema(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
+    if typed.words[:1] == ("grammar",):
+        return _files(typed, names, [".lark", ".gbnf"])
+    return [] if typed.words else _files(typed, names, [".json"])
 
 
 @completes(actions.EXPORT)
-def export(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
+def export(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
     if typed.words:
-        return _files(typed, known, [f".{typed.words[0]}"]) if len(typed.words) == 1 else []
-    return _files(typed, known, [".html", ".md", ".json"]) if typed.word else []
+        return _files(typed, names, [f".{typed.words[0]}"]) if len(typed.words) == 1 else []
+    return _files(typed, names, [".html", ".md", ".json"]) if typed.word else []
 
 
-def _methods(known: KnownNames, but: Iterable[str] = ()) -> list[Suggestion]:
-    return [
-        Suggestion(method.name, method.summary, closes=True)
-        for method in known.methods.values()
-        if method.name not in known.unavailable and method.name not in but
-    ]
+def _methods(names: KnownNames, exclude: Sequence[str] = ()) -> list[Suggestion]:
+    able = [method for method in names.methods.values() if method.name not in (*names.unavailable, *exclude)]
+    return [Suggestion(method.name, method.summary, closes=True) for method in able]
+
+
+def _keys(typed: TypedCommand) -> set[str]:
+    return {word.partition("=")[0] for word in typed.words}
 
 
 def _params(method: Method | None, typed: TypedCommand) -> list[Suggestion]:
-    """The settings of a method that are not given yet; of one that takes a few words only, those."""
-    if method is None:
-        return []
-    given = {word.partition("=")[0] for word in typed.words}
-    name, equals, _ = typed.word.partition("=")
-    found = []
-    for param in method.params:
-        if param["name"] in given:
-            continue
-        choices = param.get("choices") or ()
-        if equals and name == param["name"]:
-            found += [Suggestion(f"{name}={choice}", "the default" if choice == param["default"] else "") for choice in choices]
-        elif not equals:
-            found.append(Suggestion(f"{param['name']}=", f"{param['default']} · {param['doc']}"))
-    return found
+    """List the settings of a method that are not typed yet, or the choices of the one being typed."""
+    key, equals, _ = typed.word.partition("=")
+    params = [param for param in method.params if param["name"] not in _keys(typed)] if method is not None else []
+    if not equals:
+        return [Suggestion(f"{param['name']}=", f"{param['default']} · {param['doc']}") for param in params]
+    return [
+        Suggestion(f"{key}={choice}", "the default" if choice == param["default"] else "")
+        for param in params
+        if param["name"] == key
+        for choice in param.get("choices") or ()
+    ]
 
 
-def _files(typed: TypedCommand, known: KnownNames, suffixes: Sequence[str]) -> list[Suggestion]:
-    names = [name for name in known.files_for(typed.word) if name.endswith(("/", *suffixes))]
-    return [Suggestion(name, "") for name in offers(typed.word, names, 40)]
+def _files(typed: TypedCommand, names: KnownNames, suffixes: Sequence[str]) -> list[Suggestion]:
+    files = [name for name in names.files_for(typed.word) if name.endswith(("/", *suffixes))]
+    return [Suggestion(name, "") for name in offers(typed.word, files, 40)]

@@ -1,4 +1,4 @@
-"""Copying out of the chat: an answer, a message, a block of code, a run, all of it. The tools run beside the interface."""
+"""Copying from the chat: an answer, a message, a block of code, a pass, everything. Clipboard tools run in the background."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from ...chat.entries import Answer, Prompt
 from ...settings import actions
 from ...text.cells import fit, one_line, sanitise
 from ..host import Host
-from .registry import runs
+from ..pickers.menu import Menu, MenuItem
+from .dispatch import runs
 from .rewrite import prompts_of
 
 LOOK_BACK = 200_000
-"""Characters of answers that are looked through for code, last answer first (some 0.2 s)."""
+"""Characters of answers searched for code, last answer first (about 0.2 s)."""
 
 TIMEOUT_SECONDS = 2.0
-"""xclip waits for ever for an X server that does not answer."""
+"""Longest run of a clipboard tool: xclip waits forever for an X server that does not answer."""
 
 PREVIEW_ROWS = 3
-"""Lines of a block of code in the menu of several."""
+"""Lines of each block in the menu of blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,44 +35,41 @@ class CodeBlock:
     """One block of code."""
 
     text: str
-    """The code as it stands in the answer, without the fence and without the last line break."""
+    """Code without the fence and the last line break."""
     language: str = ""
-    """The language that the fence names; empty for none, and for code that is only indented."""
+    """Language named by the fence; empty for none, and for indented code."""
 
     @property
     def lines(self) -> int:
         return self.text.count("\n") + 1
 
     def preview(self, cells: int) -> str:
-        """The block's first lines that say something, each cut to fit."""
-        said = [line for line in self.text.expandtabs(4).splitlines() if line.strip()]
-        shown = [fit(_safe(line), cells) for line in said[:PREVIEW_ROWS]]
-        return "\n".join(shown + (["…"] if len(said) > PREVIEW_ROWS else []))
+        """Shorten the block to its first lines with text, each cut to fit."""
+        lines = [line for line in self.text.expandtabs(4).splitlines() if line.strip()]
+        rows = []
+        for line in lines[:PREVIEW_ROWS]:
+            indent = min(len(line) - len(line.lstrip(" ")), 12)
+            rows.append(fit(" " * indent + one_line(line), cells))
+        return "\n".join(rows + (["…"] if len(lines) > PREVIEW_ROWS else []))
 
 
 def code_blocks(answer: str) -> list[CodeBlock]:
-    """Every block of code in an answer, in order. A fence that is still open counts as far as it goes."""
-    if "```" not in answer and "~~~" not in answer and "    " not in answer and "\t" not in answer:
+    """List the blocks of code in an answer, in order; a fence still open counts up to its end."""
+    if not any(mark in answer for mark in ("```", "~~~", "    ", "\t")):
         return []
-    from markdown_it import MarkdownIt  # 20 ms, and most chats never ask
+    from markdown_it import MarkdownIt  # 20 ms, unused in most chats
 
-    # Blocks alone: what is inside a line is of no interest, and takes most of the time.
-    parser = MarkdownIt("commonmark").disable("inline")
-    found = []
+    parser = MarkdownIt("commonmark").disable("inline")  # inline rules take most of the time
+    blocks = []
     for token in parser.parse(answer.replace("\r\n", "\n")):
         if token.type in ("fence", "code_block") and token.content.strip():
             language = one_line(token.info).split()[:1] if token.type == "fence" else []
-            found.append(CodeBlock(token.content.removesuffix("\n"), "".join(language)[:24]))
-    return found
-
-
-def _safe(line: str) -> str:
-    indent = len(line) - len(line.lstrip(" "))
-    return " " * min(indent, 12) + one_line(line)
+            blocks.append(CodeBlock(token.content.removesuffix("\n"), "".join(language)[:24]))
+    return blocks
 
 
 def clipboard_tool() -> list[str]:
-    """The command that copies its standard input here; empty where there is none."""
+    """Find the platform's command that copies its standard input; empty if there is none."""
     if sys.platform == "darwin":
         command = ["pbcopy"]
     elif os.environ.get("WAYLAND_DISPLAY"):
@@ -84,12 +82,11 @@ def clipboard_tool() -> list[str]:
 
 
 def copy_with_tool(text: str) -> str:
-    """Copy a text with the platform's tool; its name, empty if it did not. It may take TIMEOUT_SECONDS."""
+    """Copy a text with the platform's tool, within TIMEOUT_SECONDS; return its name, empty on failure."""
     if not (command := clipboard_tool()):
         return ""
     try:
-        # Its output goes nowhere: xclip stays in the background and would keep a pipe open. Without a locale pbcopy takes
-        # UTF-8 for Mac Roman.
+        # No pipes: xclip stays in the background and would keep them open. Without a locale pbcopy reads UTF-8 as Mac Roman.
         subprocess.run(
             command,
             input=text.encode("utf-8", "replace"),
@@ -105,24 +102,28 @@ def copy_with_tool(text: str) -> str:
 
 
 class Copier:
-    """Copies parts of the chat, and says truly what was done. Control characters are copied as they are shown, never as
-    themselves: what is pasted into a shell could run there.
+    """Copies parts of the chat, and reports truly how it went. Control characters are copied in their visible form: pasted
+    into a shell they could run something.
 
     Args:
         app: asks the terminal to copy.
     """
 
     def __init__(self, host: Host, app: App[None]) -> None:
-        self.host, self._app = host, app
-        self._turn = Lock()
+        self.host = host
+        self._app = app
+        self._tool_lock = Lock()
 
     @runs(actions.COPY_ANSWER)
     def command(self, *words: str) -> None:
-        """Copy what is named; alone, what is looked into, what is marked, or the last answer."""
+        """Copy the named part; without words, the inspected pass, else the marked entry, else the last answer."""
+        view = self.host.view
         match words:
-            case ():
-                self._at_hand()
-            case ("answer",):
+            case () if view.cursor.by_keys:
+                self.run()
+            case () if isinstance(view.mark.entry, Prompt):
+                self.message()
+            case () | ("answer",):
                 self.answer()
             case ("code",):
                 self.code()
@@ -139,25 +140,17 @@ class Copier:
             case _:
                 raise UserError("/copy takes code, code N, thought, pass, message or chat; alone it copies the answer.")
 
-    def _at_hand(self) -> None:
-        view = self.host.view
-        if view.cursor.by_keys:
-            self.run()
-        elif isinstance(view.mark.entry, Prompt):
-            self.message()
-        else:
-            self.answer()
-
     def answer(self) -> None:
-        """Copy the marked answer, else the last that has text."""
-        answer = self._answer()
+        """Copy the marked answer, else the last one with text."""
+        marked, last = self.host.view.mark.entry, self._last()
+        answer = marked if isinstance(marked, Answer) and marked.text else last
         if answer is None:
             raise NotPossible("There is no answer to copy yet.")
-        which = "the answer" if answer is self._last() else "the marked answer"
+        which = "the answer" if answer is last else "the marked answer"
         self.text(answer.text, which if answer.done else f"{which} so far")
 
     def thought(self) -> None:
-        """Copy the thought of the marked answer, else the last there is."""
+        """Copy the thought of the marked answer, else the last thought."""
         marked = self.host.view.mark.entry
         answers = [marked] if isinstance(marked, Answer) else self.host.dialogue.transcript.answers()[::-1]
         thought = next(filter(None, (answer.thought for answer in answers)), "")
@@ -166,7 +159,7 @@ class Copier:
         self.text(thought, "the thought")
 
     def message(self) -> None:
-        """Copy the marked message of the user's, else the last."""
+        """Copy the user's marked message, else the last one."""
         marked = self.host.view.mark.entry
         prompts = prompts_of(self.host)
         if not prompts:
@@ -178,11 +171,10 @@ class Copier:
         answer = cursor.answer
         if answer is None or cursor.spot is None:
             raise NotPossible("No pass is selected. Select one with F7 and the arrow keys.")
-        index = cursor.spot.run
-        own = answer.own_text(index)
-        if not own:
+        text = answer.own_text(cursor.spot.run)
+        if not text:
             raise NotPossible("This pass has no text of its own.")
-        self.text(own, f"the pass {fit(repr(one_line(own)), 32)}")
+        self.text(text, f"the pass {fit(repr(one_line(text)), 32)}")
 
     def conversation(self) -> None:
         from ...export.markdown import chat_markdown
@@ -194,16 +186,22 @@ class Copier:
 
     @runs(actions.COPY_CODE)
     def code(self, number: int | None = None) -> None:
-        """Copy a block of code of the marked answer, else of the last answer that has one; choose where there are several."""
+        """Copy a block of code of the marked answer, else of the last answer with one; a menu chooses between several."""
         blocks, where = self._code()
         if number is not None and not 1 <= number <= len(blocks):
             raise UserError(
                 f"{where.capitalize()} has {counted(len(blocks), 'block')} of code, but no number {number}. Take one of them."
             )
-        if number is None and len(blocks) > 1:
-            self._choose(blocks, where)
-        else:
+        if number is not None or len(blocks) == 1:
             self._copy_block(blocks, (number or 1) - 1)
+            return
+        cells = max(20, min(76, self.host.view.screen.size.width * 94 // 100) - 16)
+        items = [
+            MenuItem(str(index), block.language or "text", counted(block.lines, "line"), detail=block.preview(cells))
+            for index, block in enumerate(blocks)
+        ]
+        menu = Menu(f"Copy code of {where}", items, "", self.host.live.keymap)
+        self.host.ask(menu, lambda index: self._copy_block(blocks, int(index)))
 
     def _code(self) -> tuple[list[CodeBlock], str]:
         marked = self.host.view.mark.entry
@@ -212,26 +210,14 @@ class Copier:
                 return blocks, "the marked answer"
             raise NotPossible("The marked answer has no code. Mark another with alt+up and alt+down, or press esc.")
         last = self._last()
-        left = LOOK_BACK
+        unsearched = LOOK_BACK
         for answer in reversed(self.host.dialogue.transcript.answers()):
             if blocks := code_blocks(answer.text):
                 return blocks, "the last answer" if answer is last else "the last answer with code"
-            left -= len(answer.text)
-            if left < 0:
+            unsearched -= len(answer.text)
+            if unsearched < 0:
                 raise NotPossible("The latest answers have no code. Mark an older one with alt+up, then copy.")
         raise NotPossible("No answer in this chat has a block of code.")
-
-    def _choose(self, blocks: list[CodeBlock], where: str) -> None:
-        from ..pickers.menu import Menu, MenuItem
-
-        cells = max(20, min(76, self.host.view.screen.size.width * 94 // 100) - 16)
-        items = [
-            MenuItem(str(index), block.language or "text", counted(block.lines, "line"), detail=block.preview(cells))
-            for index, block in enumerate(blocks)
-        ]
-
-        menu = Menu(f"Copy code of {where}", items, "", self.host.live.keymap)
-        self.host.ask(menu, lambda index: self._copy_block(blocks, int(index)))
 
     def _copy_block(self, blocks: list[CodeBlock], index: int) -> None:
         block = blocks[index]
@@ -239,32 +225,28 @@ class Copier:
         lines = counted(block.lines, "line")
         self.text(block.text, f"{which} ({', '.join(filter(None, (block.language, lines)))})")
 
-    def _answer(self) -> Answer | None:
-        marked = self.host.view.mark.entry
-        return marked if isinstance(marked, Answer) and marked.text else self._last()
-
     def _last(self) -> Answer | None:
         return next((answer for answer in reversed(self.host.dialogue.transcript.answers()) if answer.text), None)
 
     def text(self, text: str, what: str) -> None:
-        """Copy a text; say how it went when that is known.
+        """Copy a text and report the outcome in a notice.
 
         Args:
             text: any; control characters are made visible.
-            what: names it: "the answer".
+            what: its name in the notice: "the answer".
         """
         text = sanitise(text)
         self._app.copy_to_clipboard(text)
 
         def copy() -> str:
-            with self._turn:  # two at once would find each other's text
+            with self._tool_lock:  # two at once would overwrite each other
                 return copy_with_tool(text)
 
-        def told(tool: str) -> None:
+        def report(tool: str) -> None:
             sent = f"Sent {what} to the terminal's clipboard (OSC 52). Terminals do not confirm this."
             self.host.tell(f"Copied {what} with {tool}." if tool else sent)
 
         if clipboard_tool():
-            self.host.beside(copy, told)
+            self.host.in_background(copy, report)
         else:
-            told("")
+            report("")

@@ -1,4 +1,4 @@
-"""Saving and opening chats from the chat itself. Files are read and written beside the interface, which never waits for it."""
+"""Saving and opening chats and races. Files are read and written in the background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ...settings.locations import ensure, exports_folder
 from ...text.amounts import short_path
 from ...text.cells import one_line
 from ..host import Host
-from .registry import runs
+from ..pickers.menu import Menu, MenuItem
+from .dispatch import runs
 
 if TYPE_CHECKING:
     from ...chat.transcript import Transcript
@@ -28,10 +29,10 @@ class Exports:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.left: Transcript | None = None
-        """The chat that an opened or a new one took the place of."""
+        self.previous: Transcript | None = None
+        """Chat that an opened or a new one replaced."""
         self.show_race: Callable[[RaceRecord], None] = lambda record: None
-        """Shows a race out of a file."""
+        """Shows a race from a file."""
 
     def _look(self, *, thoughts: bool = False) -> Look:
         from ...export.formats import Look
@@ -40,7 +41,7 @@ class Exports:
 
     @runs(actions.EXPORT)
     def command(self, *arguments: str) -> None:
-        """What /export does: `FORMAT`, `FILE` or `FORMAT FILE`, with `!` to overwrite; alone, it asks for the format."""
+        """Export to `FORMAT`, `FILE` or `FORMAT FILE`, with `!` to overwrite; without words, ask for the format."""
         from ...export.formats import FORMATS
 
         overwrite = arguments[-1:] in (("!",), ("--force",))
@@ -57,8 +58,8 @@ class Exports:
             self.export(words[0] if words else "", format, overwrite, thoughts=thoughts)
 
     def choose(self) -> None:
-        """Ask for the format of the chat."""
-        self._something()
+        """Ask for the format of the chat, then export it."""
+        self._must_have_entries()
         details = {
             "html": "Hover over a pass to see its details.",
             "md": "Texts and figures, without colours.",
@@ -67,19 +68,18 @@ class Exports:
         self._ask("Export this chat", details, lambda format: self.export("", format))
 
     def choose_race(self, record: RaceRecord) -> None:
-        """Ask for the format of a race, and write it to a file in the folder of exports."""
+        """Ask for the format of a race, then write it to a file in the folder of exports."""
         from ...saved.race_json import frozen_race
 
-        still = frozen_race(record)
+        snapshot = frozen_race(record)
         details = {
             "html": "Replays the race at its recorded pace.",
             "json": "Passes, trees, clocks; /open shows it again.",
         }
-        self._ask("Export this race", details, lambda format: self.export_race(still, format))
+        self._ask("Export this race", details, lambda format: self.export_race(snapshot, format))
 
     def _ask(self, title: str, details: Mapping[str, str], chosen: Callable[[str], None]) -> None:
         from ...export.formats import FORMATS
-        from ..pickers.menu import Menu, MenuItem
 
         items = [MenuItem(format, format, FORMATS[format], detail=detail) for format, detail in details.items()]
         self.host.ask(Menu(f"{title} to {short_path(exports_folder())} as", items, "", self.host.live.keymap), chosen)
@@ -88,26 +88,26 @@ class Exports:
         """Write the chat to a file.
 
         Args:
-            text: the file as typed; empty for one in the folder of exports that is named by the time.
+            text: the file as typed; empty for one in the folder of exports, named after the time.
             format: one of FORMATS; by the file's suffix if None.
-            overwrite: replace a file of that name.
-            thoughts: with what the model thought.
+            overwrite: replace an existing file.
+            thoughts: include the model's thoughts.
 
         Raises:
-            UserError: it cannot be tried; what fails later is told beside the chat.
+            UserError: it cannot be attempted; a later failure becomes a notice.
         """
         from ...export.formats import capture, export_chat, target
 
-        self._something()
+        self._must_have_entries()
         path = target(text, format)
-        saved, look = capture(self.host.dialogue), self._look(thoughts=thoughts)
-        self._write(path, lambda: export_chat(saved, path, look, overwrite))
+        chat, look = capture(self.host.dialogue), self._look(thoughts=thoughts)
+        self._write(path, lambda: export_chat(chat, path, look, overwrite))
 
     def export_race(self, record: RaceRecord, format: str) -> None:
         """Write a race to a file in the folder of exports.
 
         Raises:
-            UserError: it cannot be tried; what fails later is told beside the race.
+            UserError: it cannot be attempted; a later failure becomes a notice.
         """
         from ...export.formats import export_race, target
 
@@ -117,21 +117,24 @@ class Exports:
 
     def _write(self, path: Path, work: Callable[[], Path]) -> None:
         def done(place: Path) -> None:
-            other = f" ({one_line(path.name)} already exists; add ! to overwrite it)" if place.name != path.name else ""
-            self.host.tell(f"Saved as {short_path(place)}{other}.")
+            renamed = f" ({one_line(path.name)} already exists; add ! to overwrite it)" if place.name != path.name else ""
+            self.host.tell(f"Saved as {short_path(place)}{renamed}.")
 
         def write() -> Path:
             if path.parent == exports_folder():
                 ensure(path.parent)
             return work()
 
-        self.host.beside(write, done, f"Writing {one_line(path.name)} …")
+        self.host.in_background(write, done, f"Writing {one_line(path.name)} …")
 
     @runs(actions.OPEN)
     def open(self, *words: str) -> None:
-        """Open a chat that was saved as JSON in place of the one on the screen, or a race; alone, go back to the one before."""
+        """Open a chat or a race saved as JSON; without words, return to the previous chat."""
         if not words:
-            self.go_back()
+            if self.previous is None:
+                raise UserError("/open takes a chat or a race saved as JSON; alone it returns to the previous chat.")
+            self.host.dialogue.must_be_idle("open a chat")
+            self._swap(self.previous)
             return
         if len(words) > 1:
             raise UserError("/open takes one JSON file of a chat or a race. Put a name with spaces in quotes.")
@@ -141,31 +144,24 @@ class Exports:
         self.host.dialogue.must_be_idle("open a file")
         path = user_path(words[0])
 
-        def done(saved: SavedChat | RaceRecord) -> None:
+        def done(opened: SavedChat | RaceRecord) -> None:
             self.host.dialogue.must_be_idle("open a file")
-            if not isinstance(saved, SavedChat):
-                self.show_race(saved)
+            if not isinstance(opened, SavedChat):
+                self.show_race(opened)
                 return
-            back = self._swap(saved.transcript)
-            by = f", from {one_line(saved.model_name)}" if saved.model_name else ""
+            back = self._swap(opened.transcript)
+            by = f", from {one_line(opened.model_name)}" if opened.model_name else ""
             self.host.tell(f"Opened {one_line(path.name)}{by}. Your next message continues it.{back}")
 
-        self.host.beside(lambda: read_saved(path), done, f"Reading {one_line(path.name)} …")
-
-    def go_back(self) -> None:
-        """Show the chat again that an opened one took the place of."""
-        if self.left is None:
-            raise UserError("/open takes a chat or a race saved as JSON; alone it returns to the previous chat.")
-        self.host.dialogue.must_be_idle("open a chat")
-        self._swap(self.left)
+        self.host.in_background(lambda: read_saved(path), done, f"Reading {one_line(path.name)} …")
 
     def _swap(self, transcript: Transcript) -> str:
-        """Show a chat; a sentence on how to go back, if there was anything."""
-        left = self.host.dialogue.transcript
-        self.left = left if left.entries else None
+        """Show a chat; return a sentence on the way back, empty if the chat before had no entries."""
+        before = self.host.dialogue.transcript
+        self.previous = before if before.entries else None
         self.host.show_chat(transcript)
-        return " /open alone returns to the previous chat." if left.entries else ""
+        return " /open alone returns to the previous chat." if before.entries else ""
 
-    def _something(self) -> None:
+    def _must_have_entries(self) -> None:
         if not self.host.dialogue.transcript.entries:
             raise NotPossible("There is nothing to export yet. Ask something first.")

@@ -1,4 +1,4 @@
-"""The history inside the chat: what is said is kept, and /chats, /rename and /branch work on it."""
+"""The chat on the screen as part of the history: recording, /chats, /rename and /branch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...settings import actions
 from ...settings.fields import Settings
 from ...text.cells import folded
 from ..host import Host
-from .registry import runs
+from .dispatch import runs
 
 if TYPE_CHECKING:
     from ....engine.messages import Event
@@ -25,38 +25,40 @@ OFF = "This chat is not being saved. Start specchat without --no-history, and wi
 
 
 class ChatHistory:
-    """Keeps the chat on the screen in the history: /chats, /rename, /branch.
+    """Records the chat on the screen in the history: /chats, /rename, /branch.
 
     Args:
-        keep: whether it is to be kept.
-        past: whether to draft from past answers; those of a chat that is not kept are none, and it drafts from none.
+        keep: whether to record.
+        past: whether to draft from past answers, which a recorded chat alone does.
     """
 
     def __init__(self, host: Host, keep: bool, past: bool = False) -> None:
-        self.host, self.keep, self.past = host, keep, past
-        self._remembering: PastSync | None = None
+        self.host = host
+        self.keep = keep
+        self.past = past
+        self._sync: PastSync | None = None
         self._loaded: object = None
         self.recorder: Recorder | None = None
-        """Writes it down; there is none before the first frame, which need not wait for it (15 ms)."""
-        self.aside: Transcript | None = None
-        """A chat that the tour began: the person's own, and kept, once they send a message or write one anew."""
+        """Writes the chat; made after the first frame, which need not wait for it (15 ms)."""
+        self.tour_chat: Transcript | None = None
+        """A chat that the tour began; recorded once the user sends or edits a message in it."""
 
     def idle(self) -> None:
-        self._begin()
-        self.note()
-        self._remember()
+        self._start_recorder()
+        self.record()
+        self._sync_past()
 
-    def heard(self, event: Event) -> None:
-        """Take in what the engine said about past answers."""
+    def _take(self, event: Event) -> None:
+        """Take in the engine's report on past answers."""
         from ....engine.messages import Remembered
 
-        if isinstance(event, Remembered) and self._remembering is not None:
-            self._remembering.set_indexed(event.keys)
+        if isinstance(event, Remembered) and self._sync is not None:
+            self._sync.set_indexed(event.keys)
 
-    def _remember(self) -> None:
+    def _sync_past(self) -> None:
         dialogue = self.host.dialogue
         if not self.past:
-            if self.keep and self._loaded is None:  # whoever turns it off wants nothing of it left
+            if self.keep and self._loaded is None:  # turned off: nothing of it may stay on the disk
                 from ...history.past import delete_all
 
                 self._loaded = self
@@ -64,34 +66,35 @@ class ChatHistory:
             return
         if not self.keep or not dialogue.info or dialogue.info.get("backend") == "server":
             return
-        if self._remembering is None:
+        if self._sync is None:
             from ...history.past import PastSync, past_folder
 
-            self._remembering = PastSync(dialogue.engine.send, dialogue.engine.next_id)
-            dialogue.past, dialogue.heard = str(past_folder()), self.heard
+            self._sync = PastSync(dialogue.engine.send, dialogue.engine.next_id)
+            dialogue.past = str(past_folder())
+            dialogue.heard = self._take
         if self._loaded is not dialogue.info:
             self._loaded = dialogue.info
-            self._remembering.model_loaded()
-        self._remembering.tick(dialogue.phase == "ready")
+            self._sync.model_loaded()
+        self._sync.tick(dialogue.phase == "ready")
 
-    def _begin(self) -> None:
+    def _start_recorder(self) -> None:
         if self.keep and self.recorder is None:
             from ...history.recorder import Recorder
 
             self.recorder = Recorder()
 
     def close(self) -> list[str]:
-        """Write down the last word, when the screen is gone already; what went wrong with it."""
+        """Record the last changes after the screen has closed; return sentences about failures."""
         if self.host.dialogue.transcript.entries:
-            self._begin()
+            self._start_recorder()
         if self.recorder is None:
             return []
-        self.recorder.close(None if self._set_aside else self.host.dialogue)
+        self.recorder.close(None if self._untouched else self.host.dialogue)
         return [sentence for sentence, wrong in self.recorder.take_sentences() if wrong]
 
-    def note(self) -> None:
-        """Take note of what changed. Costs nothing where nothing did, and never waits."""
-        if self.recorder is None or self._set_aside:
+    def record(self) -> None:
+        """Record any changes. Costs nothing without one, and never waits."""
+        if self.recorder is None or self._untouched:
             return
         self.recorder.note(self.host.dialogue)
         for sentence, wrong in self.recorder.take_sentences():
@@ -102,20 +105,20 @@ class ChatHistory:
                 self.host.tell(sentence)
 
     @property
-    def _set_aside(self) -> bool:
-        """Whether nobody but the tour has said anything in the chat on the screen."""
+    def _untouched(self) -> bool:
+        """Whether the tour alone has written in the chat on the screen."""
         chat = self.host.dialogue.transcript
-        own = bool(chat.variants.revision) or sum(isinstance(entry, Prompt) for entry in chat.entries) > 1
-        return chat is self.aside and not own
+        edited = bool(chat.variants.revision) or sum(isinstance(entry, Prompt) for entry in chat.entries) > 1
+        return chat is self.tour_chat and not edited
 
     @property
     def current(self) -> int | None:
-        """Number of the chat on the screen, if the history has it."""
+        """Number of the chat on the screen; None before the history has it."""
         track = self.host.dialogue.transcript.track
         return track.chat if track is not None else None
 
     def opened(self, transcript: Transcript) -> None:
-        """A chat that came from a file is kept once something is added to it."""
+        """Track a chat from a file, which is recorded once something is added to it."""
         from ...history.writing import ChatTrack
 
         if transcript.track is None:
@@ -123,13 +126,13 @@ class ChatHistory:
 
     @runs(actions.CHATS)
     def browse(self, *words: str) -> None:
-        """Show the list of chats; with words, those that have them."""
+        """Show the list of chats, searched for any words."""
         from ..pickers.chats import ChatsScreen
 
         self.host.ask(ChatsScreen(self.host.dialogue, self.host.live.keymap, " ".join(words)), self.resume)
 
     def resume(self, opened: OpenedChat) -> None:
-        """Put a chat out of the history on the screen; what is said next goes on with it."""
+        """Show a chat of the history; the next message continues it."""
         try:
             self.host.dialogue.must_be_idle("open another chat")
         except UserError as error:
@@ -144,7 +147,7 @@ class ChatHistory:
         if opened.match is not None:
             entry, text = opened.match
             if isinstance(entry, Answer) and folded(text) not in folded(entry.text):
-                entry.opened = True  # it was found in the thought
+                entry.opened = True  # the match is in the thought
         self.host.show_chat(opened.transcript)
         go_on(self.host, opened)
         self.host.changed()
@@ -163,7 +166,7 @@ class ChatHistory:
 
     @runs(actions.BRANCH)
     def branch(self, *words: str) -> None:
-        """Go on in a chat of its own that shares all of this one so far; this one stays in the list as it is."""
+        """Continue in a new chat that shares all entries so far; the original stays in the list."""
         from ...history.chats import clean_title
 
         recorder = self._on()
@@ -177,7 +180,7 @@ class ChatHistory:
         self.host.tell("You are in a branch now. /chats has the original chat.")
 
     def _on(self) -> Recorder:
-        self._begin()
+        self._start_recorder()
         if self.recorder is None:
             raise NotPossible(OFF)
         if self.recorder.off:
@@ -188,8 +191,8 @@ class ChatHistory:
 
 
 def go_on(host: Host, opened: OpenedChat) -> None:
-    """Put a chat's method and settings in force, and load its model if another one is loaded. Where that cannot be loaded, the
-    one that is loaded stays, and a notice says why."""
+    """Apply a chat's method and settings, and load its model unless it is loaded already. If the load fails the loaded model
+    stays, and a notice says why."""
     dialogue, system = host.dialogue, opened.transcript.system
     settings = resume_settings(host.live.settings, opened)
     host.live.resume(settings)
@@ -200,6 +203,6 @@ def go_on(host: Host, opened: OpenedChat) -> None:
     model, options = chat_model(opened)
     if model and model != dialogue.model:
         dialogue.load_model(model, **{name: options.get(name) or getattr(Settings(), name) for name in LOADED_WITH})
-        host.stir()
+        host.expect_events()
     else:
         dialogue.settle_method()

@@ -1,8 +1,6 @@
-"""System prompts, presets and settings in the chat: what /system, /preset and /settings do."""
+"""System prompts, presets and settings in the chat: /system, /preset, /settings, /set, /schema."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from ....engine.options import CONSTRAINTS
 from ....errors import NotPossible, UserError, did_you_mean
@@ -12,14 +10,15 @@ from ...settings.rows import constraint_name, constraint_summary, preset_summary
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line
 from ..host import Host
-from .registry import runs
+from ..pickers.menu import Menu, MenuItem
+from .dispatch import runs
 from .table import pairs
 
 LIMITS = ("accept", "max_tokens", "stop", "stop_loops", "think", "think_budget", "template_var", "system")
-"""What /set takes besides the names of SAMPLING, which need no table's name."""
+"""Keys of /set besides those of sampling."""
 
 PRESET_WORDS = {"save": "what this chat is set to, under a name", "none": "use none in this chat"}
-"""Words that /preset takes → what each does."""
+"""Words of /preset → their meaning."""
 
 SYSTEM_ABOUT = "The system prompt of this chat: the model reads it before everything else. Empty it to do without."
 
@@ -30,32 +29,32 @@ class SettingsCommands:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._warmer = 0.0
-        """The temperature that was set in the chat before `temperature` made it 0; 0 if none was."""
+        """The chat's temperature before `temperature` made it 0; 0 if there was none."""
 
     @runs(actions.SETTINGS)
     def settings(self, *words: str) -> None:
-        """Show every setting; with words, those that have them."""
+        """Show every setting, searched for any words."""
         from ..pickers.settings import SettingsScreen
 
         self.host.ask(SettingsScreen(self.host, " ".join(words)))
 
     @runs(actions.SET)
     def set(self, *words: str) -> None:
-        """Change sampling or limits, `key=value …` or `key value`, from the next answer on; alone, tell them."""
+        """Change sampling or limits, `key=value …` or `key value`, from the next answer on; without words, show them."""
         if len(words) == 2 and "=" not in "".join(words):
             words = ("=".join(words),)
-        given = pairs(words, "/set temperature=0.7")
-        for key in given:
+        texts = pairs(words, "/set temperature=0.7")
+        for key in texts:
             if key not in (*SAMPLING, *LIMITS):
                 raise UserError(f"There is no setting {key}: {did_you_mean(key, (*SAMPLING, *LIMITS))}")
-        if given:
+        if texts:
             names = {f"sampling.{key}": key for key in SAMPLING}
-            self.host.live.set({f"sampling.{key}" if key in SAMPLING else key: value for key, value in given.items()}, names)
+            self.host.live.set({f"sampling.{key}" if key in SAMPLING else key: text for key, text in texts.items()}, names)
         self._tell_sampling()
 
     @runs(actions.TEMPERATURE)
     def temperature(self) -> None:
-        """Temperature 0 for this chat, or what counts without that."""
+        """Set the temperature of this chat to 0, or undo that."""
         live, key = self.host.live, "sampling.temperature"
         if live.settings.sampling.temperature:
             self._warmer = live.layers.chat.get(key, 0.0)
@@ -73,7 +72,7 @@ class SettingsCommands:
 
     def _tell_sampling(self) -> None:
         live = self.host.live
-        now = set_now(live.settings)
+        now = current_values(live.settings)
         parts = [f"{name}={now[name] or None}" for name in (*SAMPLING, "accept")]
         parts += [f"max_tokens={now['max_tokens'] or 'as many as fit'}", f"stop_loops={now['stop_loops']}"]
         if live.layers.origin("sampling.temperature").kind == "makers":
@@ -82,17 +81,16 @@ class SettingsCommands:
 
     @runs(actions.SCHEMA)
     def schema(self, *words: str) -> None:
-        """Set what answers must match, from the next one on; alone, tell it."""
+        """Constrain answers from the next one on; without words, show the constraint."""
         text = words[0].strip() if words else ""
         if text:
             kind, _, rest = text.partition(" ")
-            told: dict[str, Any] = {"schema": text}
-            if text in ("json", "off"):
-                told = {"json_object": text == "json"}
-            elif kind in ("regex", "grammar") and rest.strip():
-                told = {kind: rest.strip()}
-            nothing: dict[str, Any] = {**dict.fromkeys(CONSTRAINTS, ""), "json_object": False}
-            self.host.live.set(nothing | told, dict.fromkeys(CONSTRAINTS, "/schema"))
+            shapes: dict[str, str | bool] = {**dict.fromkeys(CONSTRAINTS, ""), "json_object": text == "json"}
+            if kind in ("regex", "grammar") and rest.strip():
+                shapes[kind] = rest.strip()
+            elif text not in ("json", "off"):
+                shapes["schema"] = text
+            self.host.live.set(shapes, dict.fromkeys(CONSTRAINTS, "/schema"))
             self.host.changed()
         constraint = self.host.dialogue.options.constraint
         if not (name := constraint_name(constraint)):
@@ -106,37 +104,33 @@ class SettingsCommands:
 
     @runs(actions.SYSTEM)
     def system(self, *words: str) -> None:
-        """Show and write the system prompt in a screen, or set it to a text; `""` empties it."""
-        if not words:
-            self.write_system()
+        """Edit the system prompt in a screen, or set it to a text; `""` empties it."""
+        if words:
+            text = words[0].strip()
+            self._set_system("" if text in ('""', "''", "“”") else text)
             return
-        text = words[0].strip()
-        self.set_system("" if text in ('""', "''", "“”") else text)
-
-    def set_system(self, text: str) -> None:
-        self.host.live.set({"system": text})
-        shown = fit(one_line(text.strip()), 60)
-        stop = "" if shown.endswith(tuple(".!?…")) else "."
-        said = f"The system prompt is now “{shown}”{stop}" if shown else "The system prompt is now empty."
-        self.host.tell(said)
-        self.host.changed()
-
-    def write_system(self) -> None:
         from ..pickers.text import TextScreen
 
         before = self.host.dialogue.transcript.system or ""
 
-        def written(text: str) -> None:
+        def save(text: str) -> None:
             if text.rstrip() != before:
-                self.set_system(text.rstrip())
+                self._set_system(text.rstrip())
 
-        self.host.ask(TextScreen("System prompt", before, SYSTEM_ABOUT, self.host.live.keymap), written)
+        self.host.ask(TextScreen("System prompt", before, SYSTEM_ABOUT, self.host.live.keymap), save)
+
+    def _set_system(self, text: str) -> None:
+        self.host.live.set({"system": text})
+        quote = fit(one_line(text.strip()), 60)
+        stop = "" if quote.endswith(tuple(".!?…")) else "."
+        self.host.tell(f"The system prompt is now “{quote}”{stop}" if quote else "The system prompt is now empty.")
+        self.host.changed()
 
     # Presets
 
     @runs(actions.PRESETS)
     def preset(self, *words: str) -> None:
-        """What /preset does: `NAME`, `save NAME`, `save NAME !`, `none`; alone, choose one."""
+        """Use preset `NAME`, `save NAME`, `save NAME !`, or `none`; without words, choose one."""
         live = self.host.live
         match list(words):
             case []:
@@ -144,10 +138,10 @@ class SettingsCommands:
             case ["save"] if not live.layers.preset_name:
                 raise UserError("No preset is in use. /preset save NAME makes one from this chat.")
             case ["save"]:
-                self._save_preset(live.layers.preset_name, again=True)
+                self._save_preset(live.layers.preset_name, overwrite=True)
             case ["save", *rest]:
-                again = rest[-1] == "!"
-                self._save_preset(" ".join(rest[:-1] if again else rest), again=again)
+                overwrite = rest[-1] == "!"
+                self._save_preset(" ".join(rest[:-1] if overwrite else rest), overwrite=overwrite)
             case ["none"]:
                 live.no_preset()
                 self.host.changed()
@@ -156,8 +150,6 @@ class SettingsCommands:
                 self._use_preset(" ".join(words))
 
     def _choose_preset(self) -> None:
-        from ..pickers.menu import Menu, MenuItem
-
         layers = self.host.live.layers
         items = [MenuItem(name, fit(one_line(name), 22), detail=preset_summary(held)) for name, held in layers.presets.items()]
         if not items:
@@ -169,18 +161,18 @@ class SettingsCommands:
         self.host.changed()
         self.host.tell(f"Preset {one_line(name)} is in use: {fit(preset_summary(self.host.live.layers.preset), 100)}")
 
-    def _save_preset(self, name: str, *, again: bool) -> None:
+    def _save_preset(self, name: str, *, overwrite: bool) -> None:
         if name in PRESET_WORDS or not name:
             raise UserError(f"/preset {name} is a command. Choose another name for the preset.")
-        if name in self.host.live.layers.presets and not again:
+        if name in self.host.live.layers.presets and not overwrite:
             raise UserError(f"There is already a preset {one_line(name)}. /preset save {one_line(name)} ! overwrites it.")
         self.host.live.save_preset(name)
         self.host.tell(f"Saved as preset {one_line(name)}, in {short_path(self.host.live.layers.read.path)}.")
 
 
-def set_now(settings: Settings) -> dict[str, str]:
-    """What /set takes, with its value now; empty where none is set."""
-    found = {name: getattr(settings.sampling, name) for name in SAMPLING}
-    found |= {name: getattr(settings, name) for name in LIMITS}
-    found["stop_loops"] = "on" if settings.stop_loops else "off"
-    return {name: "" if value in (None, ()) else str(value) for name, value in found.items()}
+def current_values(settings: Settings) -> dict[str, str]:
+    """List the keys of /set with their values; empty where nothing is set."""
+    values = {name: getattr(settings.sampling, name) for name in SAMPLING}
+    values |= {name: getattr(settings, name) for name in LIMITS}
+    values["stop_loops"] = "on" if settings.stop_loops else "off"
+    return {name: "" if value in (None, ()) else str(value) for name, value in values.items()}

@@ -1,11 +1,10 @@
-"""Switching to another decoding method, another theme, another way of telling runs apart, by key, command or menu; and an
-answer held between two passes."""
+"""Switching the decoding method, the theme, the colours, the pace and the way of thinking; pausing an answer."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.content import Content
 
@@ -22,32 +21,28 @@ from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
 from ...theming.colouring import COLOURINGS, LABEL_STYLES, next_colouring
 from ..host import Host
-from .registry import runs
+from ..pickers.menu import Menu, MenuItem
+from .dispatch import runs
 from .table import pairs
-
-if TYPE_CHECKING:
-    from ..pickers.menu import MenuItem
-
 
 PACES = (10, 4, 1, 0)
 """Passes a second that the key goes through; 0 is full speed."""
-
 
 FIRST, MORE = "For this model", "More methods"
 """Headings of the methods that suit a model, and of those that seldom pay."""
 
 
-def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, Any]:
-    """What a method would run with: its settings in force, and those given.
+def method_settings(dialogue: Dialogue, name: str, changes: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, Any]:
+    """Merge a method's settings in force with changes as typed.
 
     Args:
-        dialogue: has the methods.
-        name: of one.
-        given: settings, as typed.
-        elsewhere: on another model than the loaded one, which alone is known to run it or not.
+        dialogue: has the methods and their settings.
+        name: of the method.
+        changes: key → value.
+        elsewhere: for a model other than the loaded one, so that its limits do not count.
 
     Raises:
-        UserError: there is no such method (with the nearest), the model cannot run it, or a setting is not as it must be.
+        UserError: there is no such method (with the nearest), the model cannot run it, or a setting is invalid.
     """
     from ....engine.catalog import get, parse_params
 
@@ -55,59 +50,58 @@ def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, 
         get(name)  # raises with the nearest name
     if not elsewhere and (reason := dialogue.unavailable.get(name)):
         raise UserError(f"{name} cannot run on this model: {reason}")
-    settings = {**dialogue.settings.get(name, {}), **given}
-    if given:
+    settings = {**dialogue.settings.get(name, {}), **changes}
+    if changes:
         parse_params(get(name), settings)
     return settings
 
 
 def method_items(dialogue: Dialogue) -> list[MenuItem]:
-    """The methods, for a menu: those that suit the model first, those that seldom pay last; one that the model cannot run says
-    why. Where a server decides, ours are one line, which stands for plain decoding on another model."""
-    from ..pickers.menu import MenuItem
-
-    reasons, info = dialogue.unavailable, dialogue.info
-    served = served_method(info)
-    why = {PLAIN: why_plain(info)}
-    others = [MenuItem(PLAIN, "others", reason=_sentence(reasons.get(PLAIN, "")), group="specchat's own")] if served else []
-    headings = {name: GROUPS.get(method.group, SERVER) for name, method in (served or dialogue.methods).items()}
+    """List the methods for a menu: those that suit the model first, those that seldom pay last. An unavailable one has a
+    reason. Where a server decodes, ours are one line, which stands for plain decoding on another model."""
+    served = served_method(dialogue.info)
+    methods = served or dialogue.methods
+    headings = {name: GROUPS.get(method.group, SERVER) for name, method in methods.items()}
     if not served:
         last = {name: MORE for name in SELDOM if name in headings}
         first = dict.fromkeys(dialogue.shortlist(), FIRST)
         headings = first | {name: group for name, group in headings.items() if name not in {**first, **last}} | last
-    return [
-        MenuItem(
-            method.name,
-            method.name,
-            label := dialogue.effective_label(method.name),
-            LABEL_STYLES.get(label, "$quiet"),
-            method.summary,
-            reason=_sentence(reasons.get(method.name, "")),
-            group=heading,
-            lead=why.get(method.name) or _measured(dialogue, method.name),
-            more=" ".join(filter(None, (draft_reach(method, info)[1], method.pays))),
-        )
-        for name, heading in headings.items()
-        if (method := (served or dialogue.methods)[name])
-    ] + others
+    items = [_method_item(dialogue, methods[name], heading) for name, heading in headings.items()]
+    if served:
+        items.append(MenuItem(PLAIN, "others", reason=_reason(dialogue, PLAIN), group="specchat's own"))
+    return items
 
 
-def _sentence(reason: str) -> str:
-    """A reason as a sentence of its own: `it needs a draft model.` stands behind a colon elsewhere."""
-    reason = reason.removeprefix("it ")
+def _method_item(dialogue: Dialogue, method: Method, heading: str) -> MenuItem:
+    name, label = method.name, dialogue.effective_label(method.name)
+    if name == PLAIN:
+        lead = why_plain(dialogue.info)
+    else:
+        ratio = dialogue.speedup(name)
+        lead = f"Last time {against(ratio)[0]}." if ratio else ""
+    return MenuItem(
+        name,
+        name,
+        label,
+        LABEL_STYLES.get(label, "$quiet"),
+        method.summary,
+        reason=_reason(dialogue, name),
+        group=heading,
+        lead=lead,
+        more=" ".join(filter(None, (draft_reach(method, dialogue.info)[1], method.pays))),
+    )
+
+
+def _reason(dialogue: Dialogue, name: str) -> str:
+    """Turn the reason why a method is unavailable, a clause such as `it needs a draft model.`, into a sentence."""
+    reason = dialogue.unavailable.get(name, "").removeprefix("it ")
     return reason[:1].upper() + reason[1:]
 
 
-def _measured(dialogue: Dialogue, method: str) -> str:
-    """A sentence on how fast a method was here when it was last compared; empty where that is not known."""
-    ratio = dialogue.speedup(method)
-    return f"Last time {against(ratio)[0]}." if ratio and method != PLAIN else ""
-
-
 def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]:
-    """What is known of the groups of methods on this model and this text, by their headings."""
+    """Describe the groups of methods for this model, by heading: their models, or how to get one."""
     hints: dict[str, str] = {}
-    if dialogue.info.get("server"):  # what keeps ours from decoding is none of these
+    if dialogue.info.get("server"):  # decodes by its own methods
         return hints
     models = dialogue.draft_models
     trained = [name for name, method in dialogue.methods.items() if method.group == "trained"]
@@ -116,9 +110,9 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
     elif models:
         hints["draft model"] = ", ".join(short_name(name) for name in models.values())
     if not all(name in dialogue.unavailable for name in trained):
-        asked = draft_names(dialogue.load.get("draft_model"))
-        own = [BUILTIN_EAGLE] if dialogue.model == BUILTIN else []
-        heads = [dialogue.head] if dialogue.head in asked else asked or own
+        names = draft_names(dialogue.load.get("draft_model"))
+        builtin = [BUILTIN_EAGLE] if dialogue.model == BUILTIN else []
+        heads = [dialogue.head] if dialogue.head in names else names or builtin
         loaded = ", ".join(map(short_name, heads)) or ("a layer of this model's own" if dialogue.info else "none yet")
         hints["trained"] = f"{loaded}; {shown_keys('models', keymap)} lists others"
     elif dialogue.info:
@@ -128,11 +122,11 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
     return {GROUPS[group]: hint for group, hint in hints.items()}
 
 
-def known(what: str, name: str, names: Collection[str]) -> str:
-    """A name that must be one of some.
+def check_name(what: str, name: str, names: Collection[str]) -> str:
+    """Return a name that is one of `names`.
 
     Raises:
-        UserError: it is none, with the nearest.
+        UserError: it is not, with the nearest.
     """
     if name not in names:
         raise UserError(f"There is no {what} {name}: {did_you_mean(name, names)}")
@@ -140,39 +134,33 @@ def known(what: str, name: str, names: Collection[str]) -> str:
 
 
 class Switches:
-    """Switches the method, the theme and the colours, and holds answers, also in the middle of one."""
+    """Switches the method, the theme, the colours and the pace, and pauses answers, even in the middle of one."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
 
     @runs(actions.METHOD_MENU)
     def method(self, *words: str) -> None:
-        """Switch to the method `NAME key=value …`; alone, choose."""
-        if not words:
-            self._choose_method()
+        """Switch to the method `NAME key=value …`; without words, choose one."""
+        dialogue, keymap = self.host.dialogue, self.host.live.keymap
+        if words:
+            name, *rest = words
+            changes = pairs(rest, "/method NAME key=value …")
+            settings = method_settings(dialogue, name, changes)
+            dialogue.switch(name, settings if changes else None)
+            self.host.changed()
             return
-        name, *rest = words
-        given = pairs(rest, "/method NAME key=value …")
-        settings = method_settings(self.host.dialogue, name, given)
-        self.host.dialogue.switch(name, settings if given else None)
-        self.host.changed()
-
-    def _choose_method(self) -> None:
         from ..pickers.method_menu import MethodMenu
 
-        dialogue = self.host.dialogue
-        items = method_items(dialogue)
-        keymap = self.host.live.keymap
-        current, known = dialogue.switching or dialogue.method, group_hints(dialogue, keymap)
-        self.host.ask(MethodMenu("Decoding method", items, current, known, keymap), self.method)
+        current, hints = dialogue.switching or dialogue.method, group_hints(dialogue, keymap)
+        self.host.ask(MethodMenu("Decoding method", method_items(dialogue), current, hints, keymap), self.method)
 
     @runs(actions.NEXT_METHOD)
     def next_method(self) -> None:
-        """Switch to the next of the methods worth a try on this model."""
+        """Switch to the next of the methods that suit this model."""
         if self.host.dialogue.next_method() is None:
-            server = "its server decides how it decodes."
-            only = f"This model has only one method: {server}" if self.host.dialogue.info.get("server") else ""
-            self.host.tell(only or "This model has only one method.")
+            why = ": its server decides how it decodes" if self.host.dialogue.info.get("server") else ""
+            self.host.tell(f"This model has only one method{why}.")
         self.host.changed()
 
     @runs(actions.PAUSE)
@@ -181,19 +169,19 @@ class Switches:
         if dialogue.phase == "stopping":
             self.host.tell("Stopping the answer.", until=lambda: dialogue.phase != "stopping")
         elif dialogue.pause():
-            self.host.stir()
+            self.host.expect_events()
             self.host.changed()
         else:
             self._tell_idle()
 
     def _tell_idle(self) -> None:
-        """Say that there is no pass to hold, and what holds the next ones."""
+        """Show a notice that there is nothing to pause, and the key for slower answers."""
         dialogue, key = self.host.dialogue, shown_keys("pace", self.host.live.keymap)
         self.host.tell(f"No answer is being written. {key} slows the next one down.", until=lambda: dialogue.busy)
 
     @runs(actions.PACE)
     def pace(self, *words: str) -> None:
-        """Take N passes a second from the next one on, in answers and races; alone, the next of PACES."""
+        """Take N passes a second from the next one on, in answers and races; without words, the next of PACES."""
         live, dialogue = self.host.live, self.host.dialogue
         if dialogue.info.get("server"):
             raise NotPossible("A server decodes at its own pace.")
@@ -207,64 +195,56 @@ class Switches:
 
     @runs(actions.STEP)
     def step(self, *words: str) -> None:
-        """Let the answer take a step, or N; it is paused after them."""
+        """Take one pass of the answer, or N, then pause it."""
         dialogue, steps = self.host.dialogue, words[0] if words else "1"
         if not steps.isdecimal() or not int(steps):
             raise UserError(f"/pass takes a number of passes from 1 up, not {steps!r}.")
         if dialogue.step(int(steps)):
-            self.host.stir()
+            self.host.expect_events()
             self.host.changed()
         else:
             self._tell_idle()
 
     @runs(actions.THEME_MENU)
     def theme(self, *words: str) -> None:
-        """Switch to another theme, for later chats too; alone, choose. A doubt about it is told."""
-        if not words:
-            self._choose_theme()
+        """Switch to another theme, for later chats too; without words, choose one."""
+        themes, before = self.host.themes, self.host.themes.name
+        if words:
+            self.host.live.keep({"theme": check_name("theme", words[0], list(themes.palettes))})
             return
-        themes = self.host.themes
-        name = known("theme", words[0], list(themes.palettes))
-        self.host.live.keep({"theme": name})
 
-    def _choose_theme(self) -> None:
-        from ..pickers.menu import Menu, MenuItem
-
-        themes = self.host.themes
-        before = themes.name
-
-        def chosen(name: str | None) -> None:
-            themes.wear(before)
+        def choose(name: str | None) -> None:
+            themes.use(before)
             if name is not None:
                 self.theme(name)
 
         items = [
-            MenuItem(name, fit(one_line(name), 10), detail=palette.summary, sample=themes.shown(name).sample())
+            MenuItem(name, fit(one_line(name), 10), detail=palette.summary, sample=themes.palette_for(name).sample())
             for name, palette in themes.palettes.items()
         ]
-        self.host.push_screen(Menu("Theme", items, before, self.host.live.keymap, themes.wear), chosen)
+        self.host.push_screen(Menu("Theme", items, before, self.host.live.keymap, themes.use), choose)
 
     @runs(actions.THINK)
     def think(self, *words: str) -> None:
-        """Let the model think in another way, from the next answer of this chat on; alone, in the next of its ways."""
+        """Change how the model thinks from the next answer of this chat on; without words, to the next of its ways."""
         info, live = self.host.dialogue.info, self.host.live
         if not info:
             raise NotPossible("No model is loaded yet.")
         word = known_word(info, words[0]) if words else word_after(info, live.settings.think)
         live.set({"think": "" if word == default_word(info) else word})
         self.host.changed()
-        parts = [(f"{each}  ", "bold $foreground" if each == word else "$quiet") for each in words_of(info)]
+        parts = [(f"{name}  ", "bold $foreground" if name == word else "$quiet") for name in words_of(info)]
         self.host.flash(Content.assemble(("thinking: ", "$quiet"), *parts))
 
     @runs(actions.COLOURS)
     def colours(self, *words: str) -> None:
-        """Colour runs in another way, everywhere at once and in later chats too; alone, in the next one."""
-        way = known("way of colouring", words[0], COLOURINGS) if words else next_colouring(self.host.view.colouring)
-        self.host.live.keep({"colours": way})
+        """Change how runs are coloured, in later chats too; without words, to the next way."""
+        colouring = check_name("way of colouring", words[0], COLOURINGS) if words else next_colouring(self.host.view.colouring)
+        self.host.live.keep({"colours": colouring})
 
 
 def lengthen(dialogue: Dialogue, direction: int) -> str:
-    """Make the drafts of the method in force longer (1) or shorter (−1) from the next step on; says what was done."""
+    """Make drafts longer (1) or shorter (−1) from the next step on; return a sentence about the change."""
     name = dialogue.switching or dialogue.method
     method, settings = dialogue.methods.get(name) or Method(name), dialogue.settings.get(name, {})
     length = draft_length(method, settings)

@@ -1,5 +1,4 @@
-"""The table of actions as slash commands: how a line is read; and docs/keys.md, which
-`python -m specchat.app.tui.actions.table` writes and a test compares."""
+"""The table of actions as slash commands, and docs/keys.md, which `python -m specchat.app.tui.actions.table` writes."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def command_of(name: str) -> Action | None:
 
 
 def parse(text: str) -> tuple[Action, list[str]]:
-    """A command, and the words behind it.
+    """Split a line into its command and the words behind it.
 
     Raises:
         UserError: there is no such command (with the nearest), or a quote is not closed.
@@ -44,7 +43,7 @@ def parse(text: str) -> tuple[Action, list[str]]:
     if name in SAMPLING:
         raise UserError(f"{name} is a setting: /set {name}={rest.strip() or '…'} changes it.")
     if name not in _NAMES:
-        near = did_you_mean(f"/{name}", [f"/{known}" for known in _NAMES], "type / to see them all.")
+        near = did_you_mean(f"/{name}", [f"/{command}" for command in _NAMES], "type / to see them all.")
         raise UserError(f"There is no command /{name}: {near}")
     row = _NAMES[name]
     # A prompt is no list of words: quotes in it are its own.
@@ -58,7 +57,7 @@ def parse(text: str) -> tuple[Action, list[str]]:
 
 
 def matching(text: str) -> list[Action]:
-    """Commands that a line beginning with a slash may become."""
+    """List the commands that a line beginning with a slash may become."""
     if not is_command(text) and text != "/":
         return []
     name, space, _ = text[1:].partition(" ")
@@ -68,18 +67,15 @@ def matching(text: str) -> list[Action]:
 
 
 def pairs(arguments: Sequence[str], usage: str) -> dict[str, str]:
-    """`key=value …` as a table.
+    """Parse `key=value …`.
 
     Raises:
         UserError: something is not of that form.
     """
-    out = {}
     for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or not key:
+        if argument.find("=") < 1:
             raise UserError(f"{argument!r} is not of the form key=value: {usage}")
-        out[key] = value
-    return out
+    return dict(argument.split("=", 1) for argument in arguments)
 
 
 # docs/keys.md

@@ -1,4 +1,4 @@
-"""Answers asked for once more, exchanges taken back, and the way from one variant to the other."""
+"""Retries, comparisons and undo, and turning from one variant to the next."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from textual.content import Content
 from ....engine.options import Sampling
 from ....errors import NotPossible, UserError
 from ...chat.compare import name_of
-from ...chat.entries import Answer, Prompt
+from ...chat.entries import Answer, ChatEntry, Prompt
 from ...settings import actions
 from ...settings.keymap import shown_keys
 from ..host import Host
-from .registry import runs
+from .dispatch import runs
 from .rewrite import MessageEdit, index_of, lay_aside, marked_prompt, prompts_of
 from .switch import method_settings
 from .table import pairs
@@ -29,28 +29,29 @@ SEEDED = re.compile(r"same|new|seed=\d{1,18}")
 
 
 class Retries:
-    """Answers again, takes back, and turns to other variants: /retry, /compare, /undo."""
+    """Retries answers, undoes exchanges and shows other variants: /retry, /compare, /undo."""
 
     def __init__(self, host: Host, message_edit: MessageEdit) -> None:
-        self.host, self.message_edit = host, message_edit
+        self.host = host
+        self.message_edit = message_edit
 
-    # Answers once more
+    # Further answers
 
     @runs(actions.COMPARE)
     def compare(self, *words: str) -> None:
-        """Answer the last (or the marked) message with `METHOD key=value …`; alone, with the next method that has not."""
+        """Answer the last (or the marked) message with `METHOD key=value …`; without words, with the next untried method."""
         dialogue = self.host.dialogue
         index, answer = self._subject("compare")
-        tried = [each.method for each in dialogue.transcript.variants.answers(dialogue.transcript.entries, index)] or [
-            answer.method if answer else dialogue.method
-        ]
+        transcript = dialogue.transcript
+        tried = [variant.method for variant in transcript.variants.answers(transcript.entries, index)]
+        tried = tried or [answer.method if answer else dialogue.method]
         if words:
             name, *rest = words
             settings = method_settings(dialogue, name, pairs(rest, "/compare METHOD key=value …"))
         else:
             name = self._next(tried)
             settings = dict(dialogue.settings.get(name, {}))
-        self._again(index, {**self._request(answer), "method": name, "settings": settings})
+        self._ask_again(index, {**self._request(answer), "method": name, "settings": settings})
 
     def _next(self, tried: list[str]) -> str:
         dialogue = self.host.dialogue
@@ -66,8 +67,8 @@ class Retries:
         """Answer the last (or the marked) message again with the same method and settings.
 
         Args:
-            words: `same`, `new` or `seed=N`: the same seed, a new one or this one; a new one where empty, if there is a
-                temperature. A new one goes with the sampling in force, the others with the answer's own.
+            words: `same`, `new` or `seed=N`; by default a new seed at a temperature, else the same. A new seed comes with
+                the sampling in force, the others with the answer's.
         """
         dialogue = self.host.dialogue
         index, answer = self._subject("retry")
@@ -78,7 +79,7 @@ class Retries:
         sampling, current = dict(request["sampling"]), dialogue.request()["sampling"]
         how = how or ("new" if sampling["temperature"] or current["temperature"] else "same")
         if (how == "new" and current["temperature"]) or (how != "same" and not sampling["temperature"]):
-            sampling = dict(current)  # set since
+            sampling = dict(current)  # changed since the answer
         if how != "same" and not sampling.get("temperature"):
             raise NotPossible("At temperature 0 the seed changes nothing. Use /set temperature=0.8 first, then retry.")
         if reason := dialogue.unavailable.get(request["method"]):
@@ -87,25 +88,30 @@ class Retries:
             sampling["seed"] = randbelow(SEEDS)
         elif how != "same":
             sampling["seed"] = int(how.removeprefix("seed="))
-        self._again(index, {**request, "sampling": sampling})
+        self._ask_again(index, {**request, "sampling": sampling})
 
     def _request(self, answer: Answer | None) -> dict[str, Any]:
-        """What to ask with once more: what the answer was asked with as far as that can be used, else what is in force."""
+        """Build a request from the answer's, where still possible, and the settings in force."""
         dialogue = self.host.dialogue
-        request = dialogue.request()
+        current = dialogue.request()
         if answer is None or not answer.asked:
-            return request
-        asked = {key: value for key, value in answer.asked.items() if key in request}
+            return current
+        request = {key: value for key, value in answer.asked.items() if key in current}
+        method = request["method"]
         try:
-            asked["sampling"] = asdict(Sampling(**asked["sampling"]))
+            request["sampling"] = asdict(Sampling(**request["sampling"]))
         except (TypeError, UserError):  # of another version
-            asked.pop("sampling")
-        if asked["method"] not in dialogue.methods or (dialogue.info.get("server") and asked["method"] in dialogue.unavailable):
-            del asked["method"], asked["settings"]
-        return {**request, **asked, "model": dialogue.model}
+            request.pop("sampling")
+        if method not in dialogue.methods or (dialogue.info.get("server") and method in dialogue.unavailable):
+            del request["method"], request["settings"]
+        return {**current, **request, "model": dialogue.model}
 
     def _subject(self, what: str) -> tuple[int, Answer | None]:
-        """Where the answer to ask for anew is (or would be), and the answer."""
+        """Find the answer to replace: its index in the transcript (even if missing), and the answer.
+
+        Raises:
+            UserError: there is none, or nothing can be asked now.
+        """
         self.host.dialogue.must_be_idle(what)
         dialogue = self.host.dialogue
         if dialogue.phase != "ready":
@@ -115,22 +121,25 @@ class Retries:
             raise NotPossible("There is no message to answer yet. Ask something first.")
         entries = dialogue.transcript.entries
         index = index_of(self.host, prompt) + 1
-        found = entries[index] if index < len(entries) else None
-        return index, found if isinstance(found, Answer) else None
+        entry = entries[index] if index < len(entries) else None
+        return index, entry if isinstance(entry, Answer) else None
 
-    def _again(self, index: int, request: dict[str, Any]) -> None:
+    def _ask_again(self, index: int, request: dict[str, Any]) -> None:
         self.message_edit.leave()
         transcript = self.host.dialogue.transcript
         if index < len(transcript.entries):
             lay_aside(self.host, index)
         self.host.dialogue.ask_again(request)
+        self._follow()
+
+    def _follow(self) -> None:
         self.host.changed()
         self.host.view.follow()
-        self.host.stir()
+        self.host.expect_events()
 
     @runs(actions.GO_ON)
     def go_on(self) -> None:
-        """Let a base model write more, from where the text ends."""
+        """Let a base model continue the text."""
         dialogue = self.host.dialogue
         dialogue.must_be_idle("go on")
         if dialogue.phase != "ready":
@@ -140,11 +149,9 @@ class Retries:
         if not prompts_of(self.host):
             raise NotPossible("There is no text to go on from yet. Type its beginning first.")
         dialogue.submit("")
-        self.host.changed()
-        self.host.view.follow()
-        self.host.stir()
+        self._follow()
 
-    # From variant to variant
+    # Other variants
 
     @runs(actions.UNDO)
     def undo(self) -> None:
@@ -162,39 +169,39 @@ class Retries:
     @runs(actions.VARIANT_BEFORE, -1)
     @runs(actions.VARIANT_AFTER, 1)
     def turn(self, step: int, index: int | None = None) -> None:
-        """Show another variant of the marked entry, else of the last one in sight that has any.
+        """Show another variant of the entry at `index`, else of the marked one, else of the last visible one with variants.
 
         Args:
-            step: −1 for the one before, 1 for the one after; round and round.
-            index: of the entry, where it is known.
+            step: −1 for the previous variant, 1 for the next, cyclically.
+            index: of the entry in the transcript.
         """
         self.host.dialogue.must_be_idle("look at the other variants")
         transcript, view = self.host.dialogue.transcript, self.host.view
         entries, variants = transcript.entries, transcript.variants
         if index is None:
-            index = self._turning()
+            index = self._entry_with_variants()
         fork = variants.of(entries, index) if index is not None else None
         if index is None or fork is None:
             raise NotPossible("There are no other variants here. Edit a message or retry an answer to make one.")
         self.message_edit.leave()
         place = variants.place(entries, index)
-        empty = index >= len(entries)
-        to = (len(fork.ends) - 2 if step < 0 else 0) if empty else (fork.at + step) % len(fork.ends)
+        to = (fork.at + step) % len(fork.ends)
+        if index >= len(entries):  # the variant in force is the one that undo left empty
+            to = len(fork.ends) - 2 if step < 0 else 0
         marked = view.mark.entry is not None
         offset = view.tops[place] - view.scroll_offset.y if not view.following and place < len(view.tops) else None
         variants.turn(entries, place, to)
         transcript.start = transcript.start if transcript.start <= place else 0
         view.rewind(place)
         self.host.changed()
-        shown = next((i for i in range(place, len(entries)) if isinstance(entries[i], Prompt | Answer)), place)
-        entry = entries[shown]
+        entry = next((entry for entry in entries[place:] if isinstance(entry, Prompt | Answer)), entries[place])
         view.mark.entry = entry if marked and isinstance(entry, Prompt | Answer) else None
         if offset is not None:
             view.scroll_to(y=max(0, view.tops[place] - offset), animate=False, immediate=True, force=True)
-        self._say(entry, fork.at, len(fork.ends))
+        self._flash(entry, fork.at, len(fork.ends))
 
-    def _turning(self) -> int | None:
-        """The entry whose variants keys go through; None if there is none."""
+    def _entry_with_variants(self) -> int | None:
+        """Choose the entry whose variants keys go through, by its index; None if there is none."""
         transcript, view = self.host.dialogue.transcript, self.host.view
         entries, variants = transcript.entries, transcript.variants
 
@@ -206,18 +213,17 @@ class Retries:
         if marked is not None and marked in entries:
             at = entries.index(marked)
             return next((index for index in (at, at + 1) if index < len(entries) and several(index)), None)
-        if several(len(entries)):  # its end was taken back
+        if several(len(entries)):  # undo has removed its end
             return len(entries)
-        every = [index for index in range(len(entries)) if several(index)]
+        candidates = [index for index in range(len(entries)) if several(index)]
         top, bottom = view.scroll_offset.y, view.scroll_offset.y + view.size.height
-        shown = [index for index in every if index < len(view.tops)]
-        seen = [index for index in shown if top - view.blocks[index].height < view.tops[index] < bottom]
-        return seen[-1] if seen else every[-1] if every else None
+        spans = enumerate(zip(view.tops, view.blocks, strict=True))
+        visible = {n for n, (first, block) in spans if first + block.height > top and first < bottom}
+        return max(visible.intersection(candidates), default=max(candidates, default=None))
 
-    def _say(self, entry: Any, at: int, of: int) -> None:
-        what = "answer" if isinstance(entry, Answer) else "message"
-        parts: list[Any] = [(f"{what} {at + 1} of {of}", "$foreground")]
-        if isinstance(entry, Answer):
-            parts.append((f"   {name_of(entry)}", "$quiet"))
+    def _flash(self, entry: ChatEntry, at: int, of: int) -> None:
+        answer = isinstance(entry, Answer)
+        number = (f"{'answer' if answer else 'message'} {at + 1} of {of}", "$foreground")
+        name = (f"   {name_of(entry)}" if isinstance(entry, Answer) else "", "$quiet")
         keys = " ".join(shown_keys(id, self.host.live.keymap) for id in ("variant_before", "variant_after"))
-        self.host.flash(Content.assemble(*parts, "   ", (keys, "bold $primary"), (" the others", "$quiet")))
+        self.host.flash(Content.assemble(number, name, "   ", (keys, "bold $primary"), (" the others", "$quiet")))

@@ -1,1 +1,1 @@
-"""The chat screen around the text."""
+"""The chat screen and its widgets."""

@@ -21,7 +21,7 @@ BASE = "base model: goes on from a text"
 
 
 class ChatHeader(Widget):
-    """The line at the top, which never wraps: what does not fit is left out, the method last."""
+    """The line at the top, which never wraps: parts that do not fit are left out, the method last."""
 
     DEFAULT_CSS = """
     ChatHeader { height: 1; padding: 0 1; background: $surface; color: $quiet; }
@@ -30,18 +30,22 @@ class ChatHeader(Widget):
     def __init__(self, dialogue: Dialogue, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.dialogue = dialogue
-        self._shown: tuple[object, ...] = ()
+        self._state: tuple[object, ...] = ()
 
     def update(self) -> None:
-        """Draw anew if something changed; most frames change nothing here."""
-        dialogue = self.dialogue
-        label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
-        sampled = dialogue.options.sampling.temperature, dialogue.recommended
-        asked = sampled, dialogue.options.constraint, dialogue.options.think, dialogue.completes
-        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, asked)
-        if shown != self._shown:
-            self._shown = shown
+        """Redraw after a change; most frames change nothing here."""
+        dialogue, options = self.dialogue, self.dialogue.options
+        model = (dialogue.model, bool(dialogue.info), dialogue.completes, dialogue.recommended)
+        method = (dialogue.method, dialogue.switching, self._label)
+        state = (*model, *method, options.sampling.temperature, options.constraint, options.think)
+        if state != self._state:
+            self._state = state
             self.refresh()
+
+    @property
+    def _label(self) -> str:
+        answer = self.dialogue.answer
+        return answer.label if answer is not None else self.dialogue.label
 
     def render(self) -> Content:
         dialogue, room = self.dialogue, self.size.width
@@ -67,11 +71,11 @@ class ChatHeader(Widget):
             spare = room - left.cell_length - right.cell_length - 5
             if spare < 8 and i:
                 break
-            style = "$foreground" if i == 0 else "bold $accent" if part == BASE else "$quiet"
+            style = "bold $accent" if part == BASE else "$quiet"
             text = fit(part, spare)
             if i and text != part:
                 break
-            left = Content.assemble(left, ("  ·  ", "$faint"), (text, style))
+            left = Content.assemble(left, ("  ·  ", "$faint"), (text, style if i else "$foreground"))
         gap = max(1, room - left.cell_length - right.cell_length)
         return Content.assemble(left, " " * gap, right)
 
@@ -80,13 +84,9 @@ class ChatHeader(Widget):
             await self.run_action("app.do('method_menu')")
 
     def _method(self) -> Content:
-        dialogue = self.dialogue
-        answer = dialogue.answer
-        label = answer.label if answer is not None else dialogue.label
-        if dialogue.switching is not None and dialogue.switching != dialogue.method:
-            name = f"{dialogue.method} → {dialogue.switching}"
-        else:
-            name = dialogue.method
+        dialogue, label, name = self.dialogue, self._label, self.dialogue.method
+        if dialogue.switching not in (None, name):
+            name = f"{name} → {dialogue.switching}"
         style = LABEL_STYLES.get(label, "$quiet")
         reach, _ = draft_reach(dialogue.methods.get(dialogue.method) or Method(dialogue.method), dialogue.info)
         if label and reach is not None:

@@ -1,4 +1,4 @@
-"""What the user is doing in a chat, and the keys that matter for it."""
+"""Key contexts of the chat, by the user's current task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tour_keys(box: PromptInput) -> KeyContext:
 
 
 def chat_keys(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, editing: bool, offer: bool) -> KeyContext:
-    """The keys of a chat, by what the user is doing."""
+    """Choose the keys that matter for the user's current task."""
     if view.cursor.by_keys:
         return _looking(dialogue, view)
     if box.offering:
@@ -37,8 +37,8 @@ def chat_keys(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, edi
         name = "Editing a message" if editing else "Writing a message"
         return KeyContext(name, hints(("send", ""), ("newline", ""), *back, *written, *ALWAYS), box)
     if view.mark.entry is not None:
-        again = ("edit", "") if isinstance(view.mark.entry, Prompt) else ("retry", "")
-        marked = (("copy_answer", ""), again, ("message_before message_after", "others"), ("cancel", "done"))
+        repeat = ("edit", "") if isinstance(view.mark.entry, Prompt) else ("retry", "")
+        marked = (("copy_answer", ""), repeat, ("message_before message_after", "others"), ("cancel", "done"))
         return KeyContext("A message is marked", hints(*marked, *ALWAYS), box)
     return _idle(dialogue, box, offer)
 
@@ -48,8 +48,7 @@ def _looking(dialogue: Dialogue, view: TranscriptView) -> KeyContext:
     steps = [("step", ""), ("pause", "continue")] if dialogue.paused and dialogue.busy else []
     far = ("inspect_first inspect_last", "first and last pass")
     look = (("cancel", "back"), ("panels", ""), ("copy_answer", "copy its text"), far, ("colours", ""))
-    found = hints(moves, *steps, *look, *ALWAYS)
-    return KeyContext("Inspecting a pass", found, view)
+    return KeyContext("Inspecting a pass", hints(moves, *steps, *look, *ALWAYS), view)
 
 
 def _answering(dialogue: Dialogue, box: PromptInput) -> KeyContext:
@@ -58,8 +57,8 @@ def _answering(dialogue: Dialogue, box: PromptInput) -> KeyContext:
         return KeyContext("An answer is paused", hints(*steps, *METHODS, *LOOK, *ALWAYS), box)
     more = (("step", ""), ("draft_shorter draft_longer", "draft length"))
     slowed = [("pace", "")] if dialogue.pace else []
-    now = hints(("cancel", "stop"), METHODS[0], *slowed, METHODS[1], ("pause", ""), *LOOK, *more, *ALWAYS)
-    return KeyContext("An answer is being written", now, box)
+    now = (("cancel", "stop"), METHODS[0], *slowed, METHODS[1], ("pause", ""))
+    return KeyContext("An answer is being written", hints(*now, *LOOK, *more, *ALWAYS), box)
 
 
 def _idle(dialogue: Dialogue, box: PromptInput, offer: bool) -> KeyContext:

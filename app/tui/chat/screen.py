@@ -1,4 +1,4 @@
-"""The chat's screen: header, transcript, figures, input box, keys; and what the keys do."""
+"""The chat's screen: header, transcript, figures, input box and keys, and the actions that concern it alone."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from ...render.thoughts import parse_thoughts
 from ...render.why_page import change_notice, no_change_notice
 from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
+from ...terminal.piped import NAME
 from ...text.cells import FOLDED
 from ...theming.colouring import Colouring, effective, legend_line, parse_colouring
+from ..actions.context_check import ContextCheck
 from ..actions.copy import Copier
-from ..actions.dispatch import Actions
-from ..actions.registry import runs
+from ..actions.dispatch import Actions, runs
+from ..actions.names import NameSuggestions
+from ..actions.recall import PromptRecall
 from ..actions.rewrite import MessageEdit
-from ..actions.switch import known, lengthen
+from ..actions.switch import check_name, lengthen
 from ..actions.table import is_command, matching
 from ..composer.box import ASK, BEGIN, PromptInput
 from ..composer.completion import Completion
-from ..composer.context_check import ContextCheck
-from ..composer.names import NameSuggestions, put
-from ..composer.recall import PromptRecall
+from ..composer.starters import TOUR
 from ..host import Host
 from ..keys.bar import KeyBar
 from ..keys.context import KeyContext, bindings_of
@@ -48,14 +49,14 @@ from .key_contexts import chat_keys, tour_keys
 from .side_panel import PAGES, SidePanel
 from .status import StatusLine
 from .transcript_keys import TranscriptKeys
-from .welcome import TOUR, Welcome
+from .welcome import Welcome
 
-SHOWN_AT = 4.0
-"""Passes a second at which the built-in model answers a starter: at full speed nobody sees a method change."""
+STARTER_PACE = 4.0
+"""Passes a second at which the built-in model answers a starter: at full speed a change of method is too quick to see."""
 
 
 class Dock(Vertical):
-    """What stands below the transcript. Notices lie on its first row, above all that is typed into."""
+    """Widgets below the transcript. Notices lie on its first row, above the input box."""
 
     def on_resize(self) -> None:
         rows = self.screen.size.height - self.region.y - self.query_one(StatusLine).display
@@ -83,9 +84,14 @@ class ChatScreen(Screen[None]):
         tour: Start = "",
     ) -> None:
         super().__init__()
-        self.host, self.dialogue = host, host.dialogue
-        self._actions, self._message_edit, self._copier, self._piped = actions, message_edit, copier, piped
-        self._tour, self._keymap = tour, host.live.keymap
+        self.host = host
+        self.dialogue = host.dialogue
+        self._keymap = host.live.keymap
+        self._actions = actions
+        self._message_edit = message_edit
+        self._copier = copier
+        self._piped = piped
+        self._tour = tour
         self._quit_armed = False
         self.suggestions = NameSuggestions(host, lambda: self.query_one(Completion), message_edit.files)
         self.context_check = ContextCheck(host, message_edit, self.send)
@@ -113,14 +119,16 @@ class ChatScreen(Screen[None]):
         yield KeyBar(self._keymap, id="keys")
 
     def on_mount(self) -> None:
-        self.input.offer, self.input.choose, self.input.complete = self._entered, self.suggestions.names.move, self._complete
+        self.input.submit = self._submit
+        self.input.choose = self.suggestions.names.move
+        self.input.complete = self._complete
         settings = self.host.live.settings
-        self._colour(parse_colouring(settings.colours))
+        self._set_colouring(parse_colouring(settings.colours))
         self.view.thoughts = parse_thoughts(settings.thoughts)
         self.panel.open("" if settings.panel == "off" else settings.panel)
         self.refresh_dialogue()
         if self._piped:
-            put(self.input, self._piped)
+            self.input.put_paste(NAME, self._piped)
         self.call_after_refresh(self.recall.begin)
         if self._tour == "begin":
             self.call_after_refresh(self._actions.do, "tour")
@@ -141,18 +149,18 @@ class ChatScreen(Screen[None]):
         if not self.children:  # the engine may be faster than the first frame; `on_mount` catches up
             return
         if self.dialogue.queued is not None and self.dialogue.phase in ("ready", "unloaded"):
-            # What it waited for has failed: back into the box, before what has been typed since.
+            # The load it waited for has failed: back into the box, before any later text.
             self.input.put("\n".join(filter(None, (self.dialogue.take_queued(), self.input.text))))
         empty = not self.dialogue.transcript.has_messages and self.dialogue.phase != "unloaded"
+        welcome = self.query_one(Welcome)
         if not empty and self._tour == "offer":  # once is enough
             self._tour = ""
-            self.query_one(Welcome).end_offer()
-        welcome = self.query_one(Welcome)
+            welcome.query("#welcome-offer").remove()
         if empty and not welcome.display:
             welcome.scroll_home(animate=False)
         welcome.display = empty
-        welcome.model_is(self.dialogue.model == BUILTIN, self.dialogue.completes)
-        welcome.tell(() if not empty else tuple(self.dialogue.transcript.entries))
+        welcome.show_model(tiny=self.dialogue.model == BUILTIN, base=self.dialogue.completes)
+        welcome.show_notices(tuple(self.dialogue.transcript.entries) if empty else ())
         self.input.placeholder = BEGIN if self.dialogue.completes else ASK
         self.view.can_focus = not empty
         cursor = self.view.cursor
@@ -178,41 +186,41 @@ class ChatScreen(Screen[None]):
         return chat_keys(self.dialogue, self.input, self.view, editing=self._message_edit.active, offer=offer)
 
     def show_key_context(self) -> None:
-        with suppress(NoMatches):  # while the screen comes or goes not all of its parts are there
+        with suppress(NoMatches):  # some widgets are missing while the screen opens or closes
             self.query_one(KeyBar).key_context = self.key_context
 
-    def _colour(self, way: Colouring) -> Colouring:
-        """Tell runs apart in another way; returns the way in which that is seen here."""
-        self.view.colouring = self.panel.colouring = way
-        seen = effective(way, self.app.no_color)
-        self.query_one("#keys", KeyBar).colouring = self.query_one(StatusLine).colouring = seen
-        return seen
+    def _set_colouring(self, colouring: Colouring) -> Colouring:
+        """Change how runs are coloured; return the colouring that this terminal shows."""
+        self.view.colouring = self.panel.colouring = colouring
+        visible = effective(colouring, self.app.no_color)
+        self.query_one("#keys", KeyBar).colouring = self.query_one(StatusLine).colouring = visible
+        return visible
 
-    def colouring(self, way: Colouring) -> None:
-        """Tell runs apart in another way, and say how to read it."""
-        seen = self._colour(way)
+    def recolour(self, colouring: Colouring) -> None:
+        """Change how runs are coloured, and show the legend for a moment."""
+        visible = self._set_colouring(colouring)
         self.panel.update(now=True)
         self.show_inspection()
-        parts = legend_line(seen) or [("passes are not coloured", "$quiet")]
-        self.query_one(StatusLine).flash(Content.assemble(("colours: ", "$quiet"), (way, "bold $foreground"), "   ", *parts))
+        legend = legend_line(visible) or [("passes are not coloured", "$quiet")]
+        self.host.flash(Content.assemble(("colours: ", "$quiet"), (colouring, "bold $foreground"), "   ", *legend))
 
     def pulse(self) -> None:
-        """A sign of life while nothing can be counted."""
-        for status in self.query(StatusLine):  # there is none while the screen comes or goes
+        """Show a sign of life while nothing can be counted."""
+        for status in self.query(StatusLine):  # none while the screen opens or closes
             status.pulse()
 
     # The input box
 
-    def _entered(self, text: str) -> None:
-        if self.suggestions.entered():
+    def _submit(self, text: str) -> None:
+        if self.suggestions.take_chosen():
             return
         if is_command(text):
             if chip := next((chip for chip in self.input.pastes if chip in text), ""):
                 name = chip.replace(FOLDED, "[")
-                told = f"A command cannot contain a folded paste. Put the cursor after {name} and press tab to unfold it."
-                self.host.tell(told, "warning")
+                warning = f"A command cannot contain a folded paste. Put the cursor after {name} and press tab to unfold it."
+                self.host.tell(warning, "warning")
                 return
-            self.input.take(text)  # before it runs: what it leaves in the box, or keeps of it, is not the command
+            self.input.take(text)  # before it runs, since it may put a text into the box
             try:
                 self._actions.command(text)
             except UserError as error:
@@ -223,46 +231,46 @@ class ChatScreen(Screen[None]):
             self.input.take(text)
             return
         try:
-            sent = self._with_files(text)
+            message = self._attach_files(text)
         except UserError as error:
             self.host.tell(f"Not sent; your message stays in the input box. {error}", "warning")
             return
-        if self.context_check.check(text, sent):
-            self.send(text, sent)
+        if self.context_check.check(text, message):
+            self.send(text, message)
         else:
-            self.host.stir()
+            self.host.expect_events()
 
-    def _with_files(self, draft: str) -> str:
-        """What is sent for a draft: the files and pastes that it names, then the message.
+    def _attach_files(self, draft: str) -> str:
+        """Compose a message from a draft and the files and pastes that it names.
 
         Raises:
-            UserError: a file cannot go with it.
+            UserError: a file cannot be attached.
         """
-        message, pastes = self.suggestions.unfolded(draft)
-        text, files = attach(message)
+        unfolded, pastes = self.suggestions.unfold(draft)
+        text, files = attach(unfolded)
         for file in files:
             if file.notice:
                 self.host.tell(file.notice, "warning")
         return compose(text, [*files, *pastes])
 
     def refused(self, command: str, error: UserError) -> None:
-        """Put a command back, where correcting it or waiting may help and nothing else has been typed since."""
+        """Put a command back into the empty box, if correcting it or waiting may help."""
         if not isinstance(error, NotPossible) and not self.input.text:
             self.input.bring(command)
 
-    def send(self, text: str, sent: str) -> None:
+    def send(self, draft: str, message: str) -> None:
         """Send a message, and take its draft out of the input box."""
-        if not self._message_edit.submit(sent, text):
+        if not self._message_edit.submit(message, draft):
             waiting = "A message is already waiting. Press esc to take it back."
-            waits = waiting if self.dialogue.queued else "Press esc to stop the answer."
-            self.host.refuse(Busy(f"Not sent; your message stays in the input box. {waits}"))
+            advice = waiting if self.dialogue.queued else "Press esc to stop the answer."
+            self.host.refuse(Busy(f"Not sent; your message stays in the input box. {advice}"))
             return
-        self.input.take(text)
-        self._message_edit.sent()
+        self.input.take(draft)
+        self._message_edit.finish()
         self.view.mark.clear()
         self.refresh_dialogue()
         self.view.follow()
-        self.host.stir()
+        self.host.expect_events()
 
     @on(PromptInput.Changed)
     def _typed(self, event: PromptInput.Changed) -> None:
@@ -273,19 +281,19 @@ class ChatScreen(Screen[None]):
             keys = Content.assemble(("tab", "bold"), (" shows the pasted text, ", "$quiet"), ("backspace", "bold"))
             status.hint(Content.assemble(keys, (" removes it", "$quiet")))
             return
-        found = matching(event.text_area.text)
-        if len(found) != 1:
+        commands = matching(event.text_area.text)
+        if len(commands) != 1:
             status.hint(None)
             if self.context_check.note is not None:
                 status.flash(self.context_check.note)
                 self.context_check.note = None
             return
-        only = found[0]
-        usage = Content.assemble((f"/{only.command} ", "bold $primary"), (only.arguments, "$foreground"))
-        status.hint(Content.assemble(usage, "  " if only.arguments else " ", (only.what, "$quiet")))
+        row = commands[0]
+        usage = Content.assemble((f"/{row.command} ", "bold $primary"), (row.arguments, "$foreground"))
+        status.hint(Content.assemble(usage, "  " if row.arguments else " ", (row.what, "$quiet")))
 
     @on(Completion.Taken)
-    def _taken(self) -> None:
+    def _take_clicked(self) -> None:
         self.suggestions.take()
 
     @on(PromptInput.Unused)
@@ -303,7 +311,7 @@ class ChatScreen(Screen[None]):
     def _to_starters(self) -> bool:
         welcome = self.query_one(Welcome)
         if welcome.display:
-            self.set_focus(welcome.choices)  # at once: the next key may be there already
+            self.set_focus(welcome.choices)  # at once, since the next key may have arrived already
         return welcome.display
 
     @on(events.DescendantFocus)
@@ -311,18 +319,18 @@ class ChatScreen(Screen[None]):
     def _focus_moved(self) -> None:
         self.show_key_context()
 
-    @on(Welcome.Chosen)
-    def _starter(self, event: Welcome.Chosen) -> None:
+    @on(Welcome.Picked)
+    def _ask_starter(self, event: Welcome.Picked) -> None:
         draft = self.input.text
         self.input.focus()
         if event.text == TOUR.prompt:
             self._actions.do("tour")
             return
-        pace = SHOWN_AT if self.dialogue.model == BUILTIN else 0.0
+        pace = STARTER_PACE if self.dialogue.model == BUILTIN else 0.0
         if draft.strip() or not self.dialogue.submit(event.text, pace=pace):
             return
         self.refresh_dialogue()
-        self.host.stir()
+        self.host.expect_events()
 
     @on(TranscriptView.Followed)
     def _followed(self, event: TranscriptView.Followed) -> None:
@@ -330,19 +338,19 @@ class ChatScreen(Screen[None]):
         if event.fresh or not hint.has_class("-shown"):
             keys = shown_keys("scroll_end", self._keymap)
             hint.update(Content.assemble("↓ new text  " if event.fresh else "↓ end  ", (keys, "bold")))
-        # Who looks into a run knows that there is more, unless it has come in since.
-        shown = event.fresh or hint.has_class("-shown") or not self.view.cursor.by_keys
-        hint.set_class(not event.following and shown, "-shown")
+        # During inspection more text below is no news, unless it is fresh.
+        useful = event.fresh or hint.has_class("-shown") or not self.view.cursor.by_keys
+        hint.set_class(not event.following and useful, "-shown")
 
-    def on_transcript_view_inspected(self, event: TranscriptView.Inspected) -> None:
-        """The strip tells about the run that is looked into, and the side panel shows its step."""
+    @on(TranscriptView.Inspected)
+    def _inspected(self, event: TranscriptView.Inspected) -> None:
         self.show_inspection()
-        cursor = self.view.cursor  # both go by where it is now: the event may be older
+        cursor = self.view.cursor  # the event may be older than its position
         self.panel.select(cursor.answer or event.answer, cursor.spot.run if cursor.spot is not None else None)
         self.show_key_context()
 
     def show_inspection(self) -> None:
-        """Tell about the run that is looked into, where the strip does not lie over it."""
+        """Show the strip about the inspected run, without covering the run."""
         strip, cursor, view = self.query_one(Inspector), self.view.cursor, self.view
         if cursor.answer is None:
             if strip.display:
@@ -361,7 +369,7 @@ class ChatScreen(Screen[None]):
             self.view.follow()
 
     def on_key(self, event: events.Key) -> None:
-        """Typing works from everywhere: what is no key of the focused widget goes to the input box."""
+        """Type into the input box from everywhere, unless the focused widget has the key."""
         if self.focused is self.input:
             return
         if event.is_printable and event.character:
@@ -371,7 +379,7 @@ class ChatScreen(Screen[None]):
             self.input.insert(event.character)
 
     def _complete(self) -> None:
-        """Complete what is being typed; where there is nothing to complete, go to the starters or the next widget."""
+        """Complete the word being typed, else unfold a paste, else move the focus to the starters or the next widget."""
         if self.suggestions.take() or self.input.unfold() or self.input.text.startswith("/"):
             return
         if self.input.text or not self._to_starters():
@@ -399,7 +407,7 @@ class ChatScreen(Screen[None]):
         if self.dialogue.queued is not None and not self.input.text:
             self.input.put(self.dialogue.take_queued())
         elif self.dialogue.cancel():
-            self.host.stir()
+            self.host.expect_events()
         self.refresh_dialogue()
 
     @runs(actions.INTERRUPT)
@@ -422,33 +430,34 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.PANELS)
     def action_panel(self, *words: str) -> None:
-        """A page of the side panel, or `off`; alone, the next one, or none."""
+        """Open a page of the side panel, or close it with `off`; without words, the next of these."""
         if not words:
             self.panel.next()
             return
-        page = known("panel", words[0], (*PAGES, "off"))
+        page = check_name("panel", words[0], (*PAGES, "off"))
         self.panel.open("" if page == "off" else page)
 
     @runs(actions.WHY)
     def action_why(self) -> None:
-        """The page on speed; where it is open, the change that it proposes."""
+        """Open the page on speed; if it is open, make the change that it proposes."""
         if self.panel.page != "speed":
             self.panel.open("speed")
             return
-        found = self.panel.diagnosis()
-        change = found.change if found is not None else None
-        if change is None or not change.method or self.panel.in_force(found):
-            self.host.tell(no_change_notice(found), until=lambda: self.panel.page != "speed")
+        diagnosis = self.panel.diagnosis()
+        change = diagnosis.change if diagnosis is not None else None
+        if change is None or not change.method or self.panel.in_force(diagnosis):
+            self.host.tell(no_change_notice(diagnosis), until=lambda: self.panel.page != "speed")
             return
         self.dialogue.switch(change.method, dict(change.settings))
-        self.query_one(StatusLine).flash(Content.styled(change_notice(change), "bold $accent"))
-        self.refresh_dialogue()
-        self.panel.update(now=True)
+        self._show_change(change_notice(change))
 
     @runs(actions.DRAFT_SHORTER, -1)
     @runs(actions.DRAFT_LONGER, 1)
     def action_draft_length(self, direction: int) -> None:
-        self.query_one(StatusLine).flash(Content.styled(lengthen(self.dialogue, direction), "bold $accent"))
+        self._show_change(lengthen(self.dialogue, direction))
+
+    def _show_change(self, sentence: str) -> None:
+        self.host.flash(Content.styled(sentence, "bold $accent"))
         self.refresh_dialogue()
         self.panel.update(now=True)
 

@@ -1,4 +1,4 @@
-"""The panel beside the transcript: figures, a step's token tree, how the method works, or what held the answer back."""
+"""The side panel: figures, a step's token tree, how the method works, or what held the answer back."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from ...theming.colouring import Colouring, effective
 from ..transcript.line_view import LineView
 
 PAGES = ("numbers", "tree", "method", "speed")
-"""The pages, in the order in which the key goes through them."""
+"""Pages in the order of the key."""
 
 UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
 
 SPACIOUS, TALL = 16, 44
-"""Rows from which on the page begins with a blank one, and those in which figures and tree stand on one page."""
+"""Least rows for a blank one at the top, and for figures and tree on one page."""
 
 BOTH = PAGES[:2]
-"""The pages that do."""
+"""Pages shown as one on a tall terminal."""
 
 
 class PanelBar(Widget):
-    """The names of the side panel's pages; each can be clicked."""
+    """The names of the side panel's pages, as links."""
 
     DEFAULT_CSS = """
     PanelBar {
@@ -54,7 +54,7 @@ class PanelBar(Widget):
         super().__init__()
         self._keymap = keymap
         self.pages: tuple[str, ...] = ()
-        """Those that are shown."""
+        """Open pages."""
 
     def render(self) -> Content:
         tabs = [
@@ -82,11 +82,10 @@ class SidePanel(Vertical):
         super().__init__(id=id)
         self.dialogue = dialogue
         self.page = ""
-        """The one that is open; empty if none is."""
+        """Open page; empty if the panel is closed."""
         self.selected: tuple[Answer, int] | None = None
-        """Answer and run that are inspected; None for the latest."""
+        """Inspected answer and run; None for the latest."""
         self.colouring: Colouring = "length"
-        """How the transcript tells runs apart."""
         self._transcript = dialogue.transcript
         self._keymap = keymap
         self._curve = Curve()
@@ -96,7 +95,7 @@ class SidePanel(Vertical):
         self._later: Timer | None = None
         self._state: tuple[object, ...] = ()
         self._diagnosed: tuple[tuple[Answer, int], Diagnosis] | None = None
-        """What held an answer back, which is found out once for each."""
+        """Cached diagnosis of an answer, given the number of answers to compare it with."""
 
     def compose(self) -> ComposeResult:
         yield self._bar
@@ -112,35 +111,37 @@ class SidePanel(Vertical):
         self._view.scroll_home(animate=False)
         self.update(now=True)
 
-    def next(self) -> str:
-        """Show the next page, or close the panel after the last; returns its name."""
-        pages = (*PAGES, "")
+    def next(self) -> None:
+        """Show the next page, or close the panel after the last."""
+        pages = ("", *PAGES)
         at = pages.index(BOTH[-1] if self._together else self.page)
-        self.open(pages[(at + 1) % len(pages)] if self.page else PAGES[0])
-        return self.page
+        self.open(pages[(at + 1) % len(pages)])
 
     def select(self, answer: Answer, index: int | None) -> None:
-        """Show the step of this run, and its answer's figures; the latest if None."""
+        """Show a run's step and its answer's figures; the latest ones if `index` is None."""
         self.selected = None if index is None else (answer, index)
         self.update(now=True)
 
     @property
     def _together(self) -> bool:
-        """Whether figures and tree stand on the page that is open."""
+        """Whether the open page shows both figures and tree."""
         return self.page in BOTH and self._view.container_size.height >= TALL
 
     def update(self, now: bool = False) -> None:
-        """Show what changed: at once where the state of the answer did, else UPDATE_SECONDS after the last time at the
-        earliest. Costs nothing while the panel is closed."""
+        """Redraw: at once if the state of the answer has changed, else at most every UPDATE_SECONDS. Costs nothing while the
+        panel is closed."""
         if not self.page or not self._view.container_size.width:  # not laid out yet: `on_resize` follows
             return
         dialogue = self.dialogue
         if dialogue.transcript is not self._transcript:  # another chat
-            self._transcript, self.selected, now = dialogue.transcript, None, True
-        state = (dialogue.phase, dialogue.paused, dialogue.method, dialogue.switching, self._size_now())
+            self._transcript = dialogue.transcript
+            self.selected = None
+            now = True
+        state = (dialogue.phase, dialogue.paused, dialogue.method, dialogue.switching, self._room)
         due = UPDATE_SECONDS - (monotonic() - self._drawn)
         if now or dialogue.paused or state != self._state or due <= 0:
-            self._state, self._drawn = state, monotonic()
+            self._state = state
+            self._drawn = monotonic()
             if self._bar.pages != (pages := BOTH if self._together else (self.page,)):
                 self._bar.pages = pages
                 self._bar.refresh()
@@ -164,11 +165,13 @@ class SidePanel(Vertical):
     def _spacious(self) -> bool:
         return self._view.container_size.height >= SPACIOUS
 
-    def _size_now(self) -> tuple[int, int]:
+    @property
+    def _room(self) -> tuple[int, int]:
+        """Cells and rows of a page."""
         return self._view.cells, self._view.container_size.height - self._spacious
 
-    def _shown(self) -> Answer | None:
-        """The answer that the pages are about: the inspected one, the one being written, or the last with a step."""
+    def _answer(self) -> Answer | None:
+        """Choose the answer to show: the inspected one, the one being written, or the last with a step."""
         if self.selected is not None:
             return self.selected[0]
         if self.dialogue.answer is not None:
@@ -176,8 +179,8 @@ class SidePanel(Vertical):
         return next((answer for answer in reversed(self.dialogue.transcript.answers()) if len(answer.log)), None)
 
     def lines(self) -> list[StyledLine]:
-        dialogue, (cells, height) = self.dialogue, self._size_now()
-        answer = self._shown()
+        dialogue, (cells, height) = self.dialogue, self._room
+        answer = self._answer()
         match self.page:
             case "tree" | "numbers" if self._together:
                 figures = self._figures(answer, cells)
@@ -187,8 +190,9 @@ class SidePanel(Vertical):
             case "tree":
                 return self._tree(answer, cells, height)
             case "speed":
-                found = self.diagnosis()
-                return why_lines(answer, found, cells, shown_keys("why", self._keymap), in_force=self.in_force(found))
+                diagnosis = self.diagnosis()
+                key = shown_keys("why", self._keymap)
+                return why_lines(answer, diagnosis, cells, key, in_force=self.in_force(diagnosis))
             case "method":
                 name = dialogue.switching or dialogue.method
                 return method_lines(
@@ -213,22 +217,17 @@ class SidePanel(Vertical):
         pieces = answer.pieces if answer is not None and len(answer.pieces) else dialogue.pieces
         index = self.selected[1] if self.selected is not None else None
         paused = dialogue.paused and answer is dialogue.answer and answer is not None
-        if paused:
-            keys = f"{shown_keys('step', self._keymap)} one pass, {shown_keys('pause', self._keymap)} continue"
-        else:
-            keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} takes one pass"
-        way = effective(self.colouring, self.app.no_color)
-        waits = (
-            answer is not None
-            and answer.done
-            and len(answer.log) > 0
-            and dialogue.score_step(answer, choose_step(answer, index))
-        )
-        return tree_lines(answer, index, pieces, cells, height, colouring=way, paused=paused, keys=keys, scoring=waits)
+        step, pause = shown_keys("step", self._keymap), shown_keys("pause", self._keymap)
+        keys = f"{step} one pass, {pause} continue" if paused else f"{pause} pauses, {step} takes one pass"
+        weighing = False
+        if answer is not None and answer.done and len(answer.log):
+            weighing = dialogue.score_step(answer, choose_step(answer, index))
+        colouring = effective(self.colouring, self.app.no_color)
+        return tree_lines(answer, index, pieces, cells, height, colouring=colouring, paused=paused, keys=keys, scoring=weighing)
 
     def diagnosis(self) -> Diagnosis | None:
-        """What held the shown answer back; None without one that is complete."""
-        answer = self._shown()
+        """Diagnose why the shown answer was no faster; None before it is complete."""
+        answer = self._answer()
         if answer is None or not answer.done or not answer.totals.steps:
             return None
         tried = self._answers()
@@ -237,14 +236,14 @@ class SidePanel(Vertical):
             self._diagnosed = key, diagnose(answer, self.dialogue.info, tried, self.dialogue.unavailable)
         return self._diagnosed[1]
 
-    def in_force(self, found: Diagnosis | None) -> bool:
-        """Whether the change that is proposed has been made."""
-        if found is None or found.change is None or not (method := found.change.method):
+    def in_force(self, diagnosis: Diagnosis | None) -> bool:
+        """Whether the proposed change has been made."""
+        if diagnosis is None or diagnosis.change is None or not (method := diagnosis.change.method):
             return False
-        now = self.dialogue.switching or self.dialogue.method
-        return now == method and self.dialogue.settings.get(now, {}) == dict(found.change.settings)
+        current = self.dialogue.switching or self.dialogue.method
+        return current == method and self.dialogue.settings.get(current, {}) == dict(diagnosis.change.settings)
 
     def _answers(self) -> list[Answer]:
-        """Latest first; the inspected one before the others."""
+        """List the answers, latest first, but the inspected one before the others."""
         answers = self.dialogue.transcript.answers()[::-1]
         return answers if self.selected is None else [self.selected[0], *answers]

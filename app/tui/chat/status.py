@@ -19,14 +19,7 @@ from ...text.amounts import pace_of, progress_of, rate
 from ...text.charts import eighths
 from ...theming.colouring import Colouring, legend_line
 from ..keys.bar import LEGEND_FROM
-
-STAGES = {
-    "import": "starting the runtime",
-    "download": "downloading",
-    "weights": "loading the weights",
-    "check": "checking what this model can verify",
-}
-"""Stage of a load → what a reader is told."""
+from ..race.state import STAGES
 
 BAR_CELLS = 16
 
@@ -34,11 +27,11 @@ FIGURES_SECONDS = 0.12
 """Between two updates of the live figures."""
 
 FLASH_SECONDS = 4.0
-"""How long a line about something just done stands."""
+"""Seconds that a line about an action stays."""
 
 
 class StatusLine(Widget):
-    """The line of what goes on right now. `hint`, if set, is shown instead; behind the speed while an answer is written."""
+    """The line of live figures. A hint takes its place; while an answer is being written it stands behind the speed."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; padding: 0 3; color: $quiet; }
@@ -46,18 +39,19 @@ class StatusLine(Widget):
 
     def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.dialogue, self._keymap = dialogue, keymap
+        self.dialogue = dialogue
+        self._keymap = keymap
         self._hint: Content | None = None
         self._flash: Timer | None = None
         self._pulse = 0
         self._state: tuple[str, bool] = ("", False)
         self._drawn = 0.0
         self.colouring: Colouring | None = None
-        """The way of colouring whose legend stands here; None where the bar of keys has room for the legend."""
+        """Colouring whose legend stands here where the bar of keys has no room for it."""
 
     def hint(self, content: Content | None) -> None:
-        """Show this; None takes it away."""
-        if content is not self._hint:  # two are equal where their styles alone differ
+        """Show a hint; None removes it."""
+        if content is not self._hint:  # contents that differ in style alone compare equal
             self._hint = content
             self.refresh()
 
@@ -68,10 +62,11 @@ class StatusLine(Widget):
         self._flash = self.set_timer(FLASH_SECONDS, lambda: self.hint(None) if self._hint is content else None)
 
     def update(self) -> None:
-        """Draw anew: at once when the phase changes, else a few times a second, which is as fast as figures can be read."""
+        """Redraw: at once after a change of phase, else no faster than figures can be read."""
         now, state = monotonic(), (self.dialogue.phase, self.dialogue.paused)
         if state != self._state or state[0] == "ready" or self.dialogue.paused or now - self._drawn >= FIGURES_SECONDS:
-            self._state, self._drawn = state, now
+            self._state = state
+            self._drawn = now
             self.refresh()
 
     def pulse(self) -> None:
@@ -90,7 +85,9 @@ class StatusLine(Widget):
             case "unloaded":
                 parts = [Content.styled("no model is loaded", "$warning"), Content("/model NAME loads one")]
             case "prefill" | "writing" if dialogue.paused:
-                parts = self._paused()
+                parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
+                if dialogue.answer is not None and dialogue.answer.figures.steps:
+                    parts += _per_pass(dialogue.answer.figures)
             case "prefill":
                 parts = self._prefill()
             case "writing" | "stopping":
@@ -99,14 +96,8 @@ class StatusLine(Widget):
                 parts = self._ready()
         return self._joined(parts)
 
-    def _paused(self) -> list[Content]:
-        parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
-        if self.dialogue.answer is not None and self.dialogue.answer.figures.steps:
-            parts += _per_pass(self.dialogue.answer.figures)
-        return parts
-
     def _writing(self) -> list[Content]:
-        """Say how fast text comes; no more than that beside a hint."""
+        """Show the figures of the answer being written; before a hint the speed alone."""
         stopping = self.dialogue.phase == "stopping"
         figures = self.dialogue.answer.figures if self.dialogue.answer else Figures()
         if not figures.steps:
@@ -129,7 +120,7 @@ class StatusLine(Widget):
         return [self._lively("stopping"), *parts] if stopping else [self._lively("") + parts[0], *parts[1:]]
 
     def _joined(self, parts: list[Content]) -> Content:
-        """Join as many parts as fit; the first always is there."""
+        """Join as many parts as fit, at least the first."""
         line = parts[0]
         for part in parts[1:]:
             if line.cell_length + 3 + part.cell_length > self.size.width:
@@ -153,15 +144,14 @@ class StatusLine(Widget):
                 parts.append(bar(loading.done, loading.total))
                 amount = progress_of(loading.done, loading.total) if stage == "download" else ""
                 parts.append(Content(amount or f"{loading.done / loading.total:.0%}"))
-        if self.dialogue.queued is not None:  # first: of the rest goes what a narrow line has no room for
+        if self.dialogue.queued is not None:  # first, since a narrow line drops the last parts
             return [self._lively("your message waits for the model"), parts[0][2:], *parts[1:]]
         return parts
 
     def _prefill(self) -> list[Content]:
         answer = self.dialogue.answer
         done, total = answer.prefill if answer else (0, 0)
-        loading = self.dialogue.loading
-        if loading is not None:
+        if self.dialogue.loading is not None:
             return self._loading()
         parts = [self._lively("reading the text again" if answer and answer.runs else "reading the prompt")]
         if total:
@@ -172,9 +162,8 @@ class StatusLine(Widget):
         slowly = f", {pace_of(pace)}" if (pace := self.dialogue.pace) else ""
         ready = [Content.assemble(("● ", "$success"), (f"ready{slowly}", "$foreground"))]
         if self.colouring and self.app.size.width - 2 < LEGEND_FROM and self.dialogue.transcript.entries:
-            ready.append(
-                Content.assemble(*((text.removeprefix(" tokens"), style) for text, style in legend_line(self.colouring)))
-            )
+            legend = ((text.removeprefix(" tokens"), style) for text, style in legend_line(self.colouring))
+            ready.append(Content.assemble(*legend))
         if context := self.dialogue.info.get("context"):
             last = next(reversed(self.dialogue.transcript.answers()), None)
             used = last.figures.prompt_tokens + last.figures.tokens if last is not None else 0
@@ -187,7 +176,7 @@ def _figure(value: str, unit: str) -> Content:
 
 
 def _per_pass(figures: Figures, unit: str = "tokens a pass") -> list[Content]:
-    """What passes gave on average; how many there were, where the texts of a beam search have nothing in common yet."""
+    """Show the mean tokens of a pass; for a beam search without certain tokens yet, the number of passes."""
     if not figures.tokens:
         count, _, noun = counted(figures.steps, "pass", "passes").partition(" ")
         return [_figure(count, noun), Content("no token is certain yet")]

@@ -1,4 +1,4 @@
-"""What keys do with the transcript: scroll, jump from message to message, look into runs, show Markdown."""
+"""Actions of the transcript: scrolling, jumping between messages, inspecting passes, Markdown, search."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from ....errors import UserError
 from ...settings import actions
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
-from ..actions.registry import runs
-from ..actions.switch import known
+from ..actions.dispatch import runs
+from ..actions.switch import check_name
 from ..host import Host
 from ..transcript.line_view import LineView
 
 
 class TranscriptKeys:
-    """Runs the actions of the transcript."""
+    """Scrolls, marks, inspects and searches the transcript."""
 
     def __init__(self, host: Host, marked: Callable[[], None]) -> None:
-        self._host, self._marked = host, marked
+        self._host = host
+        self._marked = marked
 
     @runs(actions.MARKDOWN)
     def markdown(self) -> None:
@@ -34,20 +35,17 @@ class TranscriptKeys:
 
     @runs(actions.THOUGHTS)
     def thoughts(self, *words: str) -> None:
-        """Open the thought of the marked answer, else of the last, or fold it; with a word, show all so from now on."""
+        """Open or fold the thought of the marked answer, else of the last; with a word, show all thoughts that way."""
         view = self._host.view
         if words:
-            self._host.live.keep({"thoughts": known("way to show thoughts", words[0], actions.THOUGHTS.words)})
+            self._host.live.keep({"thoughts": check_name("way to show thoughts", words[0], actions.THOUGHTS.words)})
         elif not view.fold():
             self._host.tell("There is no thought in this chat yet.")
 
     @runs(actions.INSPECT)
     def inspect(self) -> None:
-        """Look into the runs one by one, or go back to the input box. Markdown gives way to the runs."""
-        view = self._host.view
-        cursor = view.cursor
-        if view.markdown and not cursor.by_keys:
-            view.markdown = False
+        """Inspect passes one by one, without Markdown, or return to the input box."""
+        cursor = self._host.view.cursor
         if cursor.by_keys:
             cursor.stop()
             self._host.box.focus()
@@ -61,7 +59,7 @@ class TranscriptKeys:
         place = mark.move(step)
         self._marked()
         if place is not None:
-            self._host.flash(mark.told(place, self._host.live.keymap))
+            self._host.flash(mark.describe(place, self._host.live.keymap))
         elif step < 0:
             self._host.tell("There are no more messages that way.")
         else:
@@ -69,27 +67,26 @@ class TranscriptKeys:
 
     @runs(actions.FIND)
     def find(self, *words: str) -> None:
-        """Select the last match of a text; alone, the one before it, or ask for a text."""
+        """Select the last match of a text; without words, the match before it, or ask for a text."""
         finder = self._host.view.finder
         text = words[0] if words else finder.text
         if not text:
             self._host.box.bring("/find ")
             self._host.box.focus()
             return
-        shown = fit(one_line(text), 40)
+        quote = fit(one_line(text), 40)
         if (place := finder.find(text)) is None:
-            raise UserError(f"This chat does not contain “{shown}”. /chats {shown} searches all of them.")
+            raise UserError(f"This chat does not contain “{quote}”. /chats {quote} searches all of them.")
         more = f" {shown_keys('find', self._host.live.keymap)} goes to the one before." if place[1] > 1 else ""
-        self._host.tell(f"Match {place[0]} of {place[1]} for “{shown}”.{more}")
+        self._host.tell(f"Match {place[0]} of {place[1]} for “{quote}”.{more}")
 
     @runs(actions.SCROLL_UP, -1)
     @runs(actions.SCROLL_DOWN, 1)
     def scroll_page(self, direction: int) -> None:
-        """Scroll the transcript, or the side panel if it has the focus, by a page less two rows, so that the eye finds its
-        place."""
+        """Scroll the transcript, or the focused side panel, by a page less two rows, so that the eye finds its place."""
         view, focused = self._host.view, self._host.view.screen.focused
-        shown = focused if isinstance(focused, LineView) else view
-        shown.scroll_relative(y=direction * max(1, shown.size.height - 2), animate=False)
+        target = focused if isinstance(focused, LineView) else view
+        target.scroll_relative(y=direction * max(1, target.size.height - 2), animate=False)
 
     @runs(actions.SCROLL_TOP)
     def scroll_top(self) -> None:

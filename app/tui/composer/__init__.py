@@ -1,1 +1,1 @@
-"""The input box and what helps it."""
+"""The input box, its suggestions, and prompts to start with."""

@@ -1,4 +1,4 @@
-"""The input box: grows with the message, sends on enter, keeps every draft."""
+"""The input box: it grows with the message, sends on enter and keeps every draft."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .text_box import TextBox
 
 ASK = "Ask something, or / for commands"
 BEGIN = "Begin a text, or / for commands"
-"""The empty box says what a model takes: messages, or a text to go on from."""
+"""Placeholders for a model that answers messages, and for a base model."""
 
 
 class PromptInput(TextBox):
-    """The input box: a message of several lines."""
+    """The input box."""
 
     DEFAULT_CSS = """
     PromptInput { height: auto; max-height: 8; width: 1fr; padding: 0; background: $background; }
@@ -34,40 +34,40 @@ class PromptInput(TextBox):
 
     @dataclass
     class Unused(Message):
-        """Up, Down, End, Enter or ? was pressed where it has nothing to do in the box."""
+        """Up, Down, End, Enter or ? was pressed, and has no effect in the box."""
 
         key: str
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(tab_behavior="focus", placeholder=ASK, id=id)
-        self.offer: Callable[[str], None] | None = None
-        """Told the text when enter is pressed, at once: were it a message, what is typed behind the enter would be in the box
-        before it is handled. Whoever takes the text clears the box: nothing typed is ever lost."""
-        self.choose: Callable[[int], None] | None = None
-        """Told the step when up or down is pressed while names are offered, at once as well: enter may follow."""
-        self.complete: Callable[[], None] | None = None
-        """Told when tab is pressed."""
+        # Functions, not messages: keys typed after the enter would be in the box before a message is handled.
+        self.submit: Callable[[str], None] = lambda text: None
+        """Handles enter; clears the box once it has taken the text."""
+        self.choose: Callable[[int], None] = lambda step: None
+        """Moves through the suggestions."""
+        self.complete: Callable[[], None] = lambda: None
+        """Handles tab."""
         self.sent: list[str] = []
-        """What was sent, in this chat and, where a history is kept, in those before; oldest first."""
-        self.keep: Callable[[Typed], None] | None = None
-        """Told what is sent, to keep it for later chats."""
-        self._at: int | None = None  # place in the history; None: the draft itself
+        """Messages of this chat and, with a history, of earlier ones; oldest first."""
+        self.keep: Callable[[Typed], None] = lambda typed: None
+        """Stores a sent message for later chats."""
+        self._at: int | None = None  # index in `sent`; None at the draft
         self._draft = ""
-        self._prefix = ""  # what the messages that are walked through begin with
+        self._prefix = ""  # beginning of the messages to walk through
         self.pastes: dict[str, str] = {}
-        """What stands in the box for a long text that was pasted → that text. None is taken out: the history may show it."""
+        """Placeholder → the long text pasted. Entries stay, as an earlier message may have the placeholder."""
         self.set_aside = ""
-        """The draft in whose place a message that was sent is edited."""
+        """Draft that an edited message replaced for now."""
         self.offering = False
-        """Names are offered above the box, so up and down go through them."""
+        """Whether suggestions are shown, so that up and down move through them."""
 
-    # What the screen leaves out when it draws should be seen: an escape sequence that was pasted is shown, and sent, as ␛[31m.
+    # Control characters are made visible, as the drawing would hide them: a pasted escape sequence is sent as ␛[31m.
 
     def load_text(self, text: str) -> None:
         super().load_text(enterable(text))
 
     def edit(self, edit: Edit) -> EditResult:
-        """Change the text. What stands for a pasted text goes or stays as a whole; what is typed into it comes behind it."""
+        """Change the text. A placeholder goes or stays as a whole; text typed inside moves behind it."""
         edit.text = enterable(edit.text)
         start, end = sorted((edit.from_location, edit.to_location))
         edit.from_location = self._outside(start, 1 if start == end else -1)
@@ -87,9 +87,9 @@ class PromptInput(TextBox):
         return self._outside(super().get_cursor_word_right_location(), 1)
 
     def _outside(self, location: Location, step: int) -> Location:
-        """A place that is not within what stands for a pasted text: its start (-1) or end (1) in place of one that is."""
+        """Move a location inside a placeholder to its start (−1) or end (1)."""
         row, column = location
-        line = self.document.get_line(row) if row < self.document.line_count else ""  # ctrl+k names the line behind the last
+        line = self.document.get_line(row) if row < self.document.line_count else ""  # ctrl+k uses the line after the last
         start = line.rfind(FOLDED, 0, column + 1)
         chip = max((chip for chip in self.pastes if start >= 0 and line.startswith(chip, start)), key=len, default="")
         if start < column < start + len(chip):
@@ -97,46 +97,44 @@ class PromptInput(TextBox):
         return row, column
 
     def take(self, text: str) -> None:
-        """Move a message that was sent out of the box and into the history; what was typed after it stays."""
-        if text.strip() and (not self.sent or self.sent[-1] != text):
+        """Move a sent message from the box to the history; text typed after it stays."""
+        if text.strip() and self.sent[-1:] != [text]:
             self.sent.append(text)
-            if self.keep is not None:
-                self.keep(self.typed(text))
+            self.keep(self.typed(text))
         self.put(self.text.removeprefix(text))
 
     def recall(self, history: list[Typed]) -> None:
-        """Take over what was sent in other chats, oldest first; what only this one knows stays the newest."""
-        if self._at is not None:
-            return  # a walk is under way: its places must not move
-        known = {typed.text for typed in history}
-        own = [text for text in self.sent if text not in known]
-        self.sent = [self._told(typed) for typed in history] + own
+        """Add the messages of other chats, oldest first, before those of this one."""
+        if self.walking:
+            return  # the index must stay valid
+        texts = {typed.text for typed in history}
+        self.sent = [self._import(typed) for typed in history] + [text for text in self.sent if text not in texts]
 
     @property
     def draft(self) -> Typed:
-        """What is being typed: not an earlier message that is walked through."""
+        """Text being typed, also while an earlier message is shown."""
         return self.typed(self._draft if self.walking else self.text)
 
     def typed(self, text: str) -> Typed:
-        """A message with the pasted texts that it names."""
+        """Collect a message with its pasted texts."""
         return Typed(text, {chip: whole for chip, whole in self.pastes.items() if chip in text})
 
     def go_on(self, typed: Typed) -> None:
-        """Go on with a draft; one that is in the box already becomes an earlier message."""
+        """Continue a draft; the one in the box becomes an earlier message."""
         if self.text.strip() and self.text not in self.sent:
             self.sent.append(self.text)
-        self.put(self._told(typed))
+        self.put(self._import(typed))
 
-    def _told(self, typed: Typed) -> str:
-        """A message of another chat, with its pasted texts under names that are free here."""
+    def _import(self, typed: Typed) -> str:
+        """Rename the placeholders of another chat's message where they are taken here."""
         text = typed.text
         for chip, whole in typed.pastes.items():
             text = text.replace(chip, self.chip_for(chip, whole))
         return text
 
     def bring(self, text: str) -> None:
-        """Put an earlier message into the box, as if it had been gone back to: the draft comes after it. With another text the
-        draft comes before it."""
+        """Put a text into the box. An earlier message is shown in its place of the history, with the draft after it; before
+        another text the draft becomes an earlier message."""
         if self._at is None:
             self._draft = self.text
         at = len(self.sent) - 1 - self.sent[::-1].index(text) if text in self.sent else None
@@ -147,30 +145,36 @@ class PromptInput(TextBox):
         self._at = at
 
     def rewrite(self, text: str) -> None:
-        """Replace the draft in a way that ctrl+z takes back."""
+        """Replace the draft; ctrl+z restores it."""
         if text != self.text:
             self._at = None
             self.replace(text, (0, 0), self.document.end)
         self.move_cursor(self.document.end)
 
     def put(self, text: str) -> None:
-        """Replace the draft; the cursor goes to its end."""
+        """Replace the draft; the cursor moves to its end."""
         self._at = None
         self.text = text
         self.move_cursor(self.document.end)
 
+    def put_paste(self, name: str, text: str) -> None:
+        """Put a folded text before the draft."""
+        chip = f"{FOLDED}{name}]"
+        self.pastes[chip] = text
+        self.put(f"{chip} {self.text}")
+
     def action_send(self) -> None:
-        if not self.text.strip():
+        if self.text.strip():
+            self.submit(self.text)
+        else:
             self.post_message(self.Unused("enter"))
-        elif self.offer is not None:
-            self.offer(self.text)
 
     def action_newline(self) -> None:
         self._replace_via_keyboard("\n", *self.selection)
 
     def action_history(self, step: int) -> None:
-        """Go through earlier messages at the box's edges; inside it the cursor moves."""
-        if self.offering and self.choose is not None:
+        """Walk through earlier messages at the box's edges; inside it move the cursor."""
+        if self.offering:
             self.choose(step)
             return
         edge = self.cursor_at_first_line if step < 0 else self.cursor_at_last_line
@@ -183,7 +187,7 @@ class PromptInput(TextBox):
                     self.post_message(self.Unused("up" if step < 0 else "down"))
                 return
             self._draft = self.text
-            # What was typed is looked for; where nothing begins so, every message will do.
+            # Only messages that begin with the draft, if there are any.
             self._prefix = self.text if step_back(self.sent, len(self.sent), self.text, -1) is not None else ""
         to = step_back(self.sent, len(self.sent) if self._at is None else self._at, self._prefix, step)
         if to is not None:
@@ -193,8 +197,7 @@ class PromptInput(TextBox):
             self.rewrite(self._draft)
 
     def action_complete(self) -> None:
-        if self.complete is not None:
-            self.complete()
+        self.complete()
 
     def action_ask_help(self) -> None:
         self.post_message(self.Unused("help"))
@@ -207,17 +210,17 @@ class PromptInput(TextBox):
 
     @property
     def walking(self) -> bool:
-        """Whether an earlier message is in the box, as it was sent."""
+        """Whether the box shows an unchanged earlier message."""
         return self._at is not None
 
     @property
     def before(self) -> str:
-        """The cursor's line up to the cursor."""
+        """Text of the cursor's line up to the cursor."""
         row, column = self.cursor_location
         return self.document.get_line(row)[:column]
 
     def chip(self) -> str:
-        """What stands for a pasted text right before the cursor; empty if nothing does."""
+        """Find the placeholder right before the cursor; empty if there is none."""
         return next((chip for chip in self.pastes if self.before.endswith(chip)), "")
 
     def unfold(self) -> bool:
@@ -228,16 +231,14 @@ class PromptInput(TextBox):
         return True
 
     async def _on_paste(self, event: events.Paste) -> None:
-        text = enterable(event.text)  # terminals send what enter sends, a carriage return, for each line break
-        # Textual calls the handler of TextArea too, unless it is told not to.
-        if not (chip := paste_chip(text)):
-            return
-        event.prevent_default()
-        event.stop()
-        self._replace_via_keyboard(self.chip_for(chip, text), *self.selection)
+        text = enterable(event.text)  # with line breaks for the terminal's carriage returns
+        if chip := paste_chip(text):
+            event.prevent_default()
+            event.stop()
+            self._replace_via_keyboard(self.chip_for(chip, text), *self.selection)
 
     def chip_for(self, chip: str, text: str) -> str:
-        """What stands for a pasted text from now on: `chip`, with a number behind it if another text has that."""
+        """Register a placeholder for a text: `chip`, numbered if it stands for another text."""
         number, first = 1, chip
         while self.pastes.get(chip, text) != text:
             number += 1
@@ -246,13 +247,13 @@ class PromptInput(TextBox):
         return chip
 
     async def _on_key(self, event: events.Key) -> None:
-        if self.app.focused is not self:  # the key before it, which came with it, has moved the focus or opened a screen
+        if self.app.focused is not self:  # a key that arrived with this one has moved the focus or opened a screen
             event.stop()
             event.prevent_default()
             self.app.post_message(type(event)(event.key, event.character))
             return
-        # Textual looks for a widget's bindings only when a key has bubbled up to the app, while text is put in at once: of
-        # keys that arrive together (a fast typist, ssh) a backspace or an enter would come after the letters behind it.
+        # Textual inserts text at once, but runs bindings only after a key has bubbled up to the app: of keys that arrive
+        # together (a fast typist, ssh) a backspace or an enter would come after the letters behind it.
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             if not binding.priority and binding.action != "" and not (binding.action == "ask_help" and self.text):
                 event.stop()
@@ -266,9 +267,9 @@ class PromptInput(TextBox):
         await super()._on_key(event)
 
     def on_text_area_changed(self) -> None:
-        """An edited message from the history is a draft of its own."""
+        """Make an edited earlier message the draft."""
         if self._at is not None and self.text != self.sent[self._at]:
             self._at = None
-            # The draft that the walk began with is not lost: it is the last message to go back to.
+            # The draft before the walk stays reachable as the last message.
             if self._draft.strip() and self._draft not in (self.text, *self.sent[-1:]):
                 self.sent.append(self._draft)

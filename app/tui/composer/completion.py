@@ -1,8 +1,6 @@
-"""The list above the input box: what the word that is being typed may become."""
+"""The list of suggestions above the input box."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from textual import events
 from textual.content import Content
@@ -13,14 +11,14 @@ from ...attach.names import Suggestion
 from ...text.cells import fit, one_line, width
 
 ROWS = 7
-"""Names that are shown at once; the others are a scroll away."""
+"""Most rows of the list."""
 
 TAIL = 6
-"""Cells at the end of a row for the key, or for where in the list it is."""
+"""Cells at the end of a row for the key, or for its place in the list."""
 
 
 class Completion(Widget):
-    """The list of suggestions above the input box, one of them chosen. Never focused: the input box keeps the keys."""
+    """Suggestions, one of them chosen. Never focused: the input box keeps the keys."""
 
     DEFAULT_CSS = """
     Completion {
@@ -30,23 +28,25 @@ class Completion(Widget):
     """
 
     class Taken(Message):
-        """A name was clicked."""
+        """A suggestion was clicked."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.offers: list[Suggestion] = []
         self.at = 0
         self.moved = False
-        """The arrows were used, so enter takes a name and does not send."""
+        """Whether the arrows were used, so that enter takes a name instead of sending."""
 
     @property
     def names(self) -> list[str]:
         return [offer.name for offer in self.offers]
 
-    def offer(self, offers: Sequence[Suggestion]) -> None:
-        """Show these; none hides the list."""
-        if list(offers) != self.offers:
-            self.offers, self.at, self.moved = list(offers), 0, False
+    def offer(self, offers: list[Suggestion]) -> None:
+        """Show suggestions; none hides the list."""
+        if offers != self.offers:
+            self.offers = offers
+            self.at = 0
+            self.moved = False
             self.display = bool(offers)
             self.refresh(layout=True)
 
@@ -61,7 +61,7 @@ class Completion(Widget):
 
     @property
     def rows(self) -> int:
-        """Names that are shown at once: fewer where the screen is low."""
+        """Rows of the list: fewer on a low terminal."""
         return min(len(self.offers), ROWS if self.app.size.height >= 24 else 4)
 
     @property
@@ -69,25 +69,24 @@ class Completion(Widget):
         return max(0, min(self.at - self.rows // 2, len(self.offers) - self.rows))
 
     def render(self) -> Content:
-        shown = self.offers[self.first : self.first + self.rows]
+        visible = self.offers[self.first : self.first + self.rows]
         cells = max(12, self.content_size.width - 2 - TAIL)
-        told = any(offer.what for offer in shown)
-        # Names of a column, so that what is said about them stands below each other.
-        column = min(max(width(one_line(offer.name)) for offer in shown), cells // 2 if told else cells) if shown else 0
+        described = any(offer.what for offer in visible)
+        widest = max((width(one_line(offer.name)) for offer in visible), default=0)
+        column = min(widest, cells // 2 if described else cells)
         rows = []
-        for index, offer in enumerate(shown, self.first):
-            here = index == self.at
+        for index, offer in enumerate(visible, self.first):
+            chosen = index == self.at
             name = fit(one_line(offer.name), column)
-            gap = " " * (column - width(name) + 2)
-            what = fit(one_line(offer.what), cells - column - 2) if told else ""
-            more = f"{index + 1}/{len(self.offers)}" if len(self.offers) > len(shown) else "tab"
-            fill = " " * max(2, cells - column - 2 - width(what) + TAIL - len(more)) if told else "   "
+            what = fit(one_line(offer.what), cells - column - 2) if described else ""
+            end = f"{index + 1}/{len(self.offers)}" if len(self.offers) > len(visible) else "tab"
+            fill = " " * max(2, cells - column - 2 - width(what) + TAIL - len(end)) if described else "   "
             rows.append(
                 Content.assemble(
-                    ("› " if here else "  ", "$accent"),
-                    (name, "bold $primary" if here else "$foreground"),
-                    (gap + what if told else "", "$quiet"),
-                    (fill + more if here else "", "$quiet"),
+                    ("› " if chosen else "  ", "$accent"),
+                    (name, "bold $primary" if chosen else "$foreground"),
+                    (" " * (column - width(name) + 2) + what if described else "", "$quiet"),
+                    (fill + end if chosen else "", "$quiet"),
                 )
             )
         return Content("\n").join(rows)

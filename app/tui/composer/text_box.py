@@ -1,4 +1,4 @@
-"""A field of text that goes by what a reader sees: whole characters however many code points they have, whole words."""
+"""A text area that moves by visible characters, however many code points they have, and selects whole words."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import ClassVar, Literal
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.document._document import Location, Selection
 from textual.widgets import TextArea
+from textual.widgets.text_area import Location, Selection
 
 from ...text.cells import graphemes, word_at
 
 
 def next_stop(text: str, at: int, step: int) -> int:
-    """Where the cursor goes from `at` in a line: over one character that a reader sees, to the right (1) or left (−1)."""
+    """Move an offset in a line over one visible character, to the right (1) or left (−1)."""
     if step > 0:
         return next((end for _, end in graphemes(text) if end > at), len(text))
     return max((start for start, _ in graphemes(text) if start < at), default=0)
 
 
 class TextBox(TextArea):
-    """Textual's field of several lines; left, right and backspace take whole characters, a double click a word."""
+    """Textual's text area; left, right and backspace take whole characters, a double click a word."""
 
     DEFAULT_CSS = """
     TextBox {
@@ -37,7 +37,7 @@ class TextBox(TextArea):
         self, text: str = "", *, tab_behavior: Literal["focus", "indent"], placeholder: str, id: str | None = None
     ) -> None:
         super().__init__(text, tab_behavior=tab_behavior, placeholder=placeholder, highlight_cursor_line=False, id=id)
-        self.cursor_blink = False  # a blinking one would repaint the screen twice a second for nothing
+        self.cursor_blink = False  # it would repaint the screen twice a second
 
     def get_cursor_left_location(self) -> Location:
         row, column = self.cursor_location
@@ -49,7 +49,7 @@ class TextBox(TextArea):
         return (row, next_stop(line, column, 1)) if column < len(line) else super().get_cursor_right_location()
 
     async def _on_click(self, event: events.Click) -> None:
-        event.prevent_default()  # Textual takes all of the text at the second click
+        event.prevent_default()  # Textual's double click selects everything
         if event.chain >= 2:
             row, column = self.get_target_document_location(event)
             line = self.document.get_line(row)

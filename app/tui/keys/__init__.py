@@ -1,1 +1,1 @@
-"""Keys: which matter now, the bar and the help that show them, the leader key, and a check of what arrives from a terminal."""
+"""Bindings, the bar of keys that matter now, and the leader key."""

@@ -1,4 +1,4 @@
-"""The line at the bottom: the keys that matter now."""
+"""The bar at the bottom: the keys that matter now."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ HELP = {"help", "ask_help", "race_help"}
 """Bindings that open the help."""
 
 LEGEND_FROM = 90
-"""Narrower bars have keys alone."""
+"""Least cells of a bar with a legend."""
 
 
 class KeyBar(Widget):
-    """The bar of keys with what they do now, as many as fit; each can be clicked."""
+    """The keys of a context with their effects, as many as fit; each can be clicked."""
 
     DEFAULT_CSS = """
     KeyBar {
@@ -33,9 +33,8 @@ class KeyBar(Widget):
     """
 
     colouring: reactive[Colouring | None] = reactive[Colouring | None](None)
-    """The colouring whose legend to show at the end, where there is room."""
+    """Colouring whose legend stands at the end, if there is room."""
     key_context: reactive[KeyContext | None] = reactive[KeyContext | None](None)
-    """The context whose keys to show."""
 
     def __init__(self, keymap: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -47,7 +46,7 @@ class KeyBar(Widget):
         hints = list(self.key_context.hints if self.key_context is not None else ())
         line = self._line(hints)
         while line.cell_length > room and hints:
-            # The key for help stays: the help has those that are left out.
+            # The key for help stays, since the help lists all keys.
             hints.remove(next((hint for hint in reversed(hints) if not HELP.intersection(hint.ids)), hints[-1]))
             line = self._line(hints)
         return Content.assemble(line, " " * (self.size.width - line.cell_length - about.cell_length), about) if about else line

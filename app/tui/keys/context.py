@@ -1,5 +1,4 @@
-"""What the user is doing, and the keys that matter for it: the bar, or a frame's edge, shows as many as fit, the help all.
-And the bindings of screens, out of the table of keys."""
+"""Key contexts, shown by the bar or a frame's edge as far as they fit and by the help in full; bindings of the keys."""
 
 from __future__ import annotations
 
@@ -17,35 +16,35 @@ KEYS = {key.id: key for key in ALL}
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Keys that do one thing now."""
+    """Keys with one effect in a context."""
 
     ids: tuple[str, ...]
-    """Ids of the bindings: one, or several that belong together, as arrows do."""
+    """Ids of the bindings: one, or several that belong together, like arrows."""
     label: str
-    """What they do, in a word or two."""
+    """Effect in a word or two."""
     keys: str = ""
-    """The keys as shown, where they are a widget's own and have no ids."""
+    """Keys as shown, for those of a widget that have no ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyContext:
-    """What the user is doing, and the keys that matter for it."""
+    """A task of the user, and the keys that matter for it."""
 
     name: str
-    """The context's name, a heading: `An answer is being written`."""
+    """Heading: `An answer is being written`."""
     hints: tuple[Hint, ...]
-    """The most useful first."""
+    """Keys, the most useful first."""
     place: DOMNode
-    """The node whose actions the keys run."""
+    """Node whose actions the keys run."""
 
 
 def hints(*pairs: tuple[str, str]) -> tuple[Hint, ...]:
-    """Hints from pairs of ids, separated by spaces, and what they do now; empty for what they always do."""
+    """Make hints of pairs: ids separated by spaces, and a label; an empty one for the binding's."""
     return tuple(Hint(tuple(ids.split()), label or KEYS[ids.split()[0]].short) for ids, label in pairs)
 
 
 def shown(hint: Hint, keymap: Mapping[str, str]) -> str:
-    """The keys of a hint as the bar shows them: `^n`, `1–3`, `←→↑↓`, `^o ↑↓`."""
+    """Format the keys of a hint for the bar: `^n`, `1–3`, `←→↑↓`, `^o ↑↓`."""
     if hint.keys:
         return hint.keys
     keys = [shown_keys(id, keymap) for id in hint.ids]
@@ -58,27 +57,21 @@ def shown(hint: Hint, keymap: Mapping[str, str]) -> str:
 
 
 def bindings_of(keys: Iterable[KeyBinding], after_box: Collection[str] = (), *, priority: bool = True) -> list[BindingType]:
-    """Bindings, for a screen (with priority: they come before those of what has the focus) or a widget.
+    """Make bindings for a screen (with priority, before those of the focused widget) or a widget.
 
     Args:
-        after_box: ids of keys that must not overtake what is typed fast: they go through the box first.
+        after_box: ids of keys without priority: they must not overtake text typed before them.
     """
-    return [
-        Binding(
-            key.keys,
-            key.action,
-            key.what,
-            show=False,
-            priority=priority and key.id not in after_box,
-            id=key.id,
-            tooltip=key.what,
-        )
-        for key in keys
-    ]
+
+    def bind(key: KeyBinding) -> Binding:
+        first = priority and key.id not in after_box
+        return Binding(key.keys, key.action, key.what, show=False, priority=first, id=key.id, tooltip=key.what)
+
+    return [bind(key) for key in keys]
 
 
 def pick_bindings(keys: str, first: int, what: str) -> list[BindingType]:
-    """Bindings that pick an item of a menu by its own key, the items being numbered from `first`."""
+    """Make a binding for each item of a menu, numbered from `first`."""
     return [
         Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"{what}.pick{n}", tooltip=f"Choose item {key}")
         for n, key in enumerate(keys, first)

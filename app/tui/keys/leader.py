@@ -1,4 +1,4 @@
-"""The leader key waits for a letter, and shows what each would do."""
+"""The leader key: it waits for a letter and shows their effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..closing import ClosingScreen
 from .context import bindings_of
 
 COLUMN_CELLS = 19
-"""Cells of a letter with what it does: `↑  message before`, and a gap."""
+"""Cells of a letter with its effect: `↑  message before`, and a gap."""
 
 
 class LeaderScreen(ClosingScreen[None], ModalScreen[None]):
@@ -33,7 +33,7 @@ class LeaderScreen(ClosingScreen[None], ModalScreen[None]):
             link-color: $quiet; link-background: transparent; link-style: none;
             link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
         }
-        & > Static.-again { border: none; }
+        & > Static.-repeat { border: none; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,10 +44,11 @@ class LeaderScreen(ClosingScreen[None], ModalScreen[None]):
 
     def __init__(self, keymap: Mapping[str, str], do: Callable[[str], None]) -> None:
         super().__init__()
-        self._keymap, self._do = keymap, do
+        self._keymap = keymap
+        self._do = do
         self._letters = Static()
-        self._again: tuple[KeyBinding, ...] = ()
-        """The letters that are waited for once more, after one that repeats."""
+        self._repeatable: tuple[KeyBinding, ...] = ()
+        """Letters that may follow one that repeats."""
 
     def compose(self) -> ComposeResult:
         self._letters.border_title = f"{shown_keys('leader', self._keymap)}, then a letter, or esc"
@@ -55,11 +56,11 @@ class LeaderScreen(ClosingScreen[None], ModalScreen[None]):
 
     def on_resize(self) -> None:
         cells = self.app.size.width - 2
-        keys = self._again or LEADER
+        keys = self._repeatable or LEADER
         columns = max(1, cells // COLUMN_CELLS)
         rows = -(-len(keys) // columns)
         lines = [Content("").join(self._item(key, cells // columns) for key in keys[row::rows]) for row in range(rows)]
-        if self._again:
+        if self._repeatable:
             lines[-1] = Content.assemble(lines[-1], ("esc", "bold $primary"), (" done", "$quiet"))
         self._letters.update(Content("\n").join(lines))
 
@@ -73,8 +74,8 @@ class LeaderScreen(ClosingScreen[None], ModalScreen[None]):
         row = BY_ID[id]
         if row.repeat:
             # With its counterpart: shorter and longer, before and after.
-            self._again = tuple(key for key in LEADER if BY_ID[key.id.removeprefix("leader_")].repeat == row.repeat)
-            self._letters.set_class(True, "-again")
+            self._repeatable = tuple(key for key in LEADER if BY_ID[key.id.removeprefix("leader_")].repeat == row.repeat)
+            self._letters.add_class("-repeat")
             self.on_resize()
         else:
             self.dismiss(None)
@@ -84,11 +85,11 @@ class LeaderScreen(ClosingScreen[None], ModalScreen[None]):
         self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:
-        """A letter that nothing has is a slip; any other key is meant for the chat."""
+        """Close; ring the bell for an unbound letter, and pass any other key to the chat."""
         event.stop()
         event.prevent_default()
         self.dismiss(None)
-        if event.is_printable and not self._again:
+        if event.is_printable and not self._repeatable:
             self.app.bell()
         else:
             self.app.post_message(events.Key(event.key, event.character))

@@ -1,1 +1,1 @@
-"""Everything that is chosen from a list or written in a box."""
+"""Framed screens: menus, lists with a search, a text editor."""

@@ -1,4 +1,4 @@
-"""/chats: every chat there is, found as you type, opened, renamed, deleted and brought back."""
+"""/chats: all chats, to search, open, rename, delete and restore."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from .pick_list import PickList
 from .search_screen import SearchScreen
 
 PAUSE_SECONDS = 0.08
-"""After a letter before the search begins: most letters are followed by another."""
+"""Between a letter and the search, as another letter may follow."""
 
 MOST = 100_000
-"""Chats in the list."""
+"""Most chats in the list."""
 
-FOUND = 200
-"""Most chats that a search shows."""
+MOST_HITS = 200
+"""Most matches of a search."""
 
 NARROW = 44
-"""Below so many cells the date stands in the second row."""
+"""Least cells of a row with the date."""
 
 Result = TypeVar("Result")
 
 
 class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
-    """The list of chats; answers with the one that was opened."""
+    """The list of chats; answers with the opened one."""
 
     DEFAULT_CSS = "ChatsScreen > Frame { height: 90%; } ChatsScreen #detail { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(CHATS)
@@ -55,9 +55,9 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         self._dialogue = dialogue
         self._chats: Chats | None = None
         self._rows: list[ChatRow] = []
-        self._searching = False  # the list has yet to show what was typed
-        self._chosen = False  # enter was pressed meanwhile: it is meant for what will be found
-        self._gone: list[ChatRow] = []
+        self._searching = False  # until the list shows the matches
+        self._choose_next = False  # enter was pressed during the search
+        self._deleted: list[ChatRow] = []
 
     @property
     def _current(self) -> int | None:
@@ -76,14 +76,14 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             return
         if notices := take_notices():
             self.say(" ".join(notices), wrong=True)
-        if self.box.value:  # typed before the database was open, too
+        if self.box.value:  # or typed before the database was open
             self.search(self.box.value)
         self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or []
         if not self.box.value:
             self._show(self._rows)
-        self._gone = [*reversed(await self._do(Chats.deleted) or []), *self._gone]
+        self._deleted = [*reversed(await self._do(Chats.deleted) or []), *self._deleted]
         self.tell()
-        self._count()
+        self._show_count()
 
     def on_unmount(self) -> None:
         if self._chats is not None:
@@ -109,14 +109,14 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         return bool(await self._do(change))
 
     def _show(self, items: Sequence[ChatRow | ChatHit], at: int = 0) -> None:
-        self.listed.empty = "No chat contains that." if self.searched.strip() else "There are no chats yet."
+        self.listed.empty = "No chat contains that." if self.query_text.strip() else "There are no chats yet."
         self.listed.show(items, at=at)
 
-    def _count(self) -> None:
+    def _show_count(self) -> None:
         self.frame.border_title = Content(f"Chats · {len(self._rows):,}" if self._rows else "Chats")
 
     def item_hints(self) -> tuple[Hint, ...]:
-        undo = [("chats_undo", "")] if self._gone else []
+        undo = [("chats_undo", "")] if self._deleted else []
         return hints(("list_choose", "open"), ("chats_rename", ""), ("chats_delete", ""), *undo)
 
     # Searching
@@ -124,18 +124,18 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
     def search(self, text: str) -> None:
         if self._chats is None:
             return
-        self._chosen, self._searching = False, bool(text.strip())
+        self._choose_next = False
+        self._searching = bool(text.strip())
 
         async def run() -> None:
+            items: Sequence[ChatRow | ChatHit] | None = self._rows
             if self._searching:
                 await asyncio.sleep(PAUSE_SECONDS)
-                found: Sequence[ChatRow | ChatHit] | None = await self._do(lambda chats: chats.search(text, FOUND))
+                items = await self._do(lambda chats: chats.search(text, MOST_HITS))
                 self._searching = False
-            else:
-                found = self._rows
-            if found is not None and not self.asking:
-                self._show(found)
-                if self._chosen:
+            if items is not None and not self.asking:
+                self._show(items)
+                if self._choose_next:
                     self.action_choose()
 
         self.run_worker(run(), group="search", exclusive=True)
@@ -143,15 +143,21 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
     # Keys
 
     def action_choose(self) -> None:
-        """Open the chat under the cursor, once what was typed is found; or take the new title."""
+        """Open the chat under the cursor, after a running search; or take the new title."""
         if not self.asking and self._searching:
-            self._chosen = True
+            self._choose_next = True
         else:
             super().action_choose()
 
     def choose(self, item: ChatRow | ChatHit) -> None:
         hit = item if isinstance(item, ChatHit) else None
-        self._open(lambda chats: chats.open(_row(item).id, hit))
+
+        async def run() -> None:
+            opened = await self._do(lambda chats: chats.open(_row(item).id, hit))
+            if opened is not None and self.is_current:
+                self.dismiss(opened)
+
+        self._work(run())
 
     def action_rename(self) -> None:
         if (item := self.under) is not None:
@@ -166,25 +172,15 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             self.say("An answer is being written in this chat. Stop it first.", wrong=True)
             return
         question = f"Press {self.key('chats_delete')} again to delete “{fit(row.title, 40)}”."
-        if self.sure(question):
+        if self.confirm(question):
             self._work(self._delete(row))
 
     def action_undo(self) -> None:
-        if self._gone and not self.asking:
-            self._work(self._undelete(self._gone.pop()))
-
-    # What they do
+        if self._deleted and not self.asking:
+            self._work(self._undelete(self._deleted.pop()))
 
     def _work(self, work: Coroutine[None, None, None]) -> None:
         self.run_worker(work, group="chats")
-
-    def _open(self, work: Callable[[Chats], OpenedChat]) -> None:
-        async def run() -> None:
-            opened = await self._do(work)
-            if opened is not None and self.is_current:
-                self.dismiss(opened)
-
-        self._work(run())
 
     async def _rename(self, row: ChatRow, title: str) -> None:
         if not await self._done(lambda chats: chats.rename(row.id, title)):
@@ -194,28 +190,30 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         if row.id == self._current and track is not None:
             track.title = track.known_title = renamed.title
         self._rows = [renamed if other.id == row.id else other for other in self._rows]
-        items = [
-            item if _row(item).id != row.id else ChatHit(renamed, item.excerpt) if isinstance(item, ChatHit) else renamed
-            for item in self.listed.items
-        ]
-        self._show(items, self.listed.cursor)
+
+        def update(item: ChatRow | ChatHit) -> ChatRow | ChatHit:
+            if _row(item).id != row.id:
+                return item
+            return ChatHit(renamed, item.excerpt) if isinstance(item, ChatHit) else renamed
+
+        self._show([update(item) for item in self.listed.items], self.listed.cursor)
         self.end_asking()
 
     async def _delete(self, row: ChatRow) -> None:
         if not await self._done(lambda chats: chats.delete(row.id)):
             return
-        self._gone.append(row)
+        self._deleted.append(row)
         self._rows = [other for other in self._rows if other.id != row.id]
         self._show([item for item in self.listed.items if _row(item).id != row.id], self.listed.cursor)
         self.say(f"Deleted “{fit(row.title, 40)}”. {self.key('chats_undo')} undoes this (kept 30 days).")
-        self._count()
+        self._show_count()
         await self._do(lambda _: forget_deleted())
 
     async def _undelete(self, row: ChatRow) -> None:
         if not await self._done(lambda chats: chats.undelete(row.id)):
             return
         self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or self._rows
-        self._count()
+        self._show_count()
         self.say(f"Restored “{fit(row.title, 40)}”.")
         if self.box.value.strip():
             self.search(self.box.value)
@@ -228,7 +226,7 @@ def _row(item: ChatRow | ChatHit) -> ChatRow:
 
 
 def when(then: float, now: float) -> str:
-    """A time as it is told in a list: nearer ones with more care."""
+    """Format a time for a list: the nearer, the more exactly."""
     at, today = datetime.fromtimestamp(then), datetime.fromtimestamp(now)
     days = (today.date() - at.date()).days
     if days == 0:
@@ -241,20 +239,20 @@ def when(then: float, now: float) -> str:
 
 
 def drawn(item: ChatRow | ChatHit, cells: int, now: float, current: int | None) -> tuple[StyledLine, StyledLine]:
-    """A chat in some cells: its title, and what there is to say."""
+    """Draw a chat in two rows: its title, then the match or its figures."""
     row = _row(item)
     mark = "● " if row.id == current else ""
     date = when(row.changed, now)
-    shown = date if cells >= NARROW else ""
-    room = cells - width(mark) - (width(shown) + 2 if shown else 0)
-    title = ends(line((mark, "$primary"), (fit(one_line(row.title), room), "bold")), line((shown, "$quiet")), cells)
+    right = date if cells >= NARROW else ""
+    room = cells - width(mark) - (width(right) + 2 if right else 0)
+    title = ends(line((mark, "$primary"), (fit(one_line(row.title), room), "bold")), line((right, "$quiet")), cells)
     if isinstance(item, ChatHit):
         before, hit, after = item.excerpt
-        # What was found must be seen, however narrow the list is.
+        # The match must be visible, however narrow the list is.
         lead = max(8, cells // 3)
         if width(before) > lead:
             before = "…" + before[-lead + 1 :].lstrip()
         return title, cut(line((before, "$quiet"), (hit, "bold $accent"), (after, "$quiet")), cells)
-    answers = f"{counted(item.answers, 'answer')}"
-    parts = ["" if shown else date, answers, item.model, "branch" if item.parent is not None else ""]
+    branch = "branch" if item.parent is not None else ""
+    parts = ["" if right else date, counted(item.answers, "answer"), item.model, branch]
     return title, line((fit(" · ".join(filter(None, parts)), cells), "$quiet"))

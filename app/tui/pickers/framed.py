@@ -1,35 +1,38 @@
-"""A frame in the middle of the screen, over what is dimmed. Its edge has the keys that count; the help has all of them."""
+"""A frame in the middle of a dimmed screen. Its edge shows the keys that matter; the help has all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from textual import events
+from textual import events, on
 from textual.containers import Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.screen import ModalScreen
 
 from ...text.cells import width
 from ..closing import ClosingScreen, Result
-from ..keys.context import Hint, KeyContext, shown
+from ..keys.context import Hint, KeyContext, hints, shown
 
 CORNERS = 6
-"""Cells of an edge that are not its text's: at each end a corner, a line and a blank."""
+"""Cells of an edge besides its text: at each end a corner, a line and a blank."""
 
 
 class Frame(Vertical):
-    """The frame of such a screen."""
+    """The frame of a screen."""
+
+    class Resized(Message):
+        """The frame has another size."""
 
     def on_resize(self) -> None:
-        if isinstance(self.screen, FramedScreen):
-            self.screen.show_keys()
+        self.post_message(self.Resized())
 
 
 class FramedScreen(ClosingScreen[Result], ModalScreen[Result]):
     """A screen of one frame; a click outside closes it with None.
 
-    A subclass puts its widgets into `frame` and names its keys: those that count (`hints`), how to leave and the key for help
-    (`ways_out`), and those that everybody guesses (`moves`). The edge of the frame and the help are both made of these.
+    A subclass fills `frame` and lists its keys: those that matter (`hints`), those that close and the one for help
+    (`ways_out`), and obvious ones for the help alone (`moves`).
     """
 
     DEFAULT_CSS = """
@@ -53,48 +56,50 @@ class FramedScreen(ClosingScreen[Result], ModalScreen[Result]):
 
     def __init__(self, title: str, keymap: Mapping[str, str], *, classes: str = "") -> None:
         super().__init__(classes=classes)
-        self._heading, self._keymap = title, keymap
+        self._heading = title
+        self._keymap = keymap
         self.frame = Frame()
         self.frame.border_title = Content(title)
 
     def on_mount(self) -> None:
-        """Cover what is typed into below, and notices: this screen shows them too."""
+        """Hide input boxes and notices below; notices appear here as well."""
         for screen in self.app.screen_stack:
             screen.set_class(screen is not self, "-covered")
 
     def on_unmount(self) -> None:
-        """Show it again, if no other frame is over it."""
+        """Show them again, except below another frame."""
         framed = False
         for screen in reversed([screen for screen in self.app.screen_stack if screen is not self]):
             screen.set_class(framed, "-covered")
-            # What is hidden lost the focus, and could not take it back before.
-            lost = not framed and screen.focused is None and screen.AUTO_FOCUS
-            for box in screen.query(screen.AUTO_FOCUS) if lost and screen.AUTO_FOCUS else ():
-                screen.call_after_refresh(box.focus)
+            # A hidden box has lost the focus.
+            if not framed and screen.focused is None and screen.AUTO_FOCUS:
+                for box in screen.query(screen.AUTO_FOCUS):
+                    screen.call_after_refresh(box.focus)
             framed = framed or isinstance(screen, FramedScreen)
 
     def room(self, width: int, around: int) -> int:
-        """Cells of a line in a frame of `width`, or of most of the screen where that is narrower, less those around it."""
+        """Cells for a line in a frame of `width`, limited by the screen, minus the cells around it."""
         return max(20, min(width, self.app.size.width * 94 // 100) - around)
 
     def hints(self) -> Iterable[Hint]:
-        """The keys that count now, the most telling first."""
+        """List the keys that matter now, the most useful first."""
         raise NotImplementedError
 
     def ways_out(self) -> tuple[Hint, ...]:
-        """How to leave, and the key for help."""
-        raise NotImplementedError
+        """List the keys that close, and the one for help."""
+        return hints(("menu_leave", ""), ("menu_help", ""))
 
     def moves(self) -> Iterable[Hint]:
-        """Keys that only the help has."""
+        """List the keys for the help alone."""
         return ()
 
     @property
     def key_context(self) -> KeyContext:
         return KeyContext(self._heading, (*self.hints(), *self.ways_out(), *self.moves()), self)
 
+    @on(Frame.Resized)
     def show_keys(self) -> None:
-        """Write on the edge as many keys as it has room for; the ways out always."""
+        """Show as many keys on the edge as fit, and always the ways out."""
 
         def text(hint: Hint) -> str:
             return f"{shown(hint, self._keymap)} {hint.label}"
@@ -108,6 +113,9 @@ class FramedScreen(ClosingScreen[Result], ModalScreen[Result]):
                 break
             line = longer
         self.frame.border_subtitle = Content(line + last)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
 
     def close(self) -> None:
         """Close with None, for a click outside."""

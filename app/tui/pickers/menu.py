@@ -1,4 +1,4 @@
-"""A menu over the chat: arrows or an item's key choose, escape leaves everything as it was."""
+"""A menu over the chat: arrows or an item's key choose, escape closes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from ..keys.context import Hint, bindings_of, hints, pick_bindings
 from .framed import FramedScreen
 
 PICKS = "1234567890abcdefghilmnopqrstuvwxyz"
-"""Keys of the items, in order. Nothing is typed in a menu, so letters are free; j and k move the cursor."""
+"""Keys of the items, in order; j and k move the cursor."""
 
-OUT = hints(("menu_leave", ""), ("menu_help", ""))
 MOVES = hints(
     ("menu_above menu_below", "move the cursor"),
     ("menu_page_up menu_page_down", "move by a page"),
@@ -32,7 +31,7 @@ MOVES = hints(
 
 @dataclass(frozen=True, slots=True)
 class MenuItem:
-    """A choice of a menu. `reason` says why it cannot be chosen; empty if it can."""
+    """An item of a menu."""
 
     id: str
     title: str
@@ -42,22 +41,22 @@ class MenuItem:
     sample: tuple[tuple[str, str], ...] = ()
     """Colours to show: pieces of text, each with its style."""
     reason: str = ""
+    """Reason why it cannot be chosen; empty if it can."""
     group: str = ""
-    """The heading that it stands below."""
+    """Heading above it."""
     more: str = ""
-    """What else is told of it."""
+    """Sentences after the detail."""
     lead: str = ""
-    """What is told of it first: what is known of it here."""
+    """Sentence before the detail."""
 
 
 class Menu(FramedScreen[str]):
-    """A menu of items, one of which is asked for; answers with its id, None if none was chosen.
+    """A menu; answers with the id of the chosen item.
 
     Args:
-        title: what is asked.
-        items: each has a key: digits, then letters.
-        current: id of the one in force.
-        preview: called with the id that the cursor is on; such a menu keeps to the side and dims nothing.
+        items: each gets a key: digits, then letters.
+        current: id of the item in force.
+        preview: called with the id under the cursor; such a menu stands at the side and dims nothing.
     """
 
     DEFAULT_CSS = """
@@ -79,21 +78,20 @@ class Menu(FramedScreen[str]):
         preview: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(title, keymap, classes="-beside" if preview else "")
-        self._items, self._current, self._preview = items, current, preview
+        self._items = items
+        self._current = current
+        self._preview = preview
 
     def hints(self) -> Iterator[Hint]:
         yield from hints(("menu_choose", ""))
         yield Hint((), "choose at once", picks(len(self._items)))
-
-    def ways_out(self) -> tuple[Hint, ...]:
-        return OUT
 
     def moves(self) -> tuple[Hint, ...]:
         return MOVES
 
     def compose(self) -> ComposeResult:
         with self.frame:
-            # Disabled options would be skipped by the cursor, and with them the reason why they are not available.
+            # Not disabled where unavailable: the cursor would skip them, and the reason.
             options = [Option(self._prompt(i, item), id=item.id) for i, item in enumerate(self._items)]
             yield OptionList(*options)
 
@@ -142,13 +140,11 @@ class Menu(FramedScreen[str]):
     def action_choose(self) -> None:
         self.query_one(OptionList).action_select()
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
 
 def picks(items: int, keys: str = PICKS) -> str:
-    """The keys of so many items as they are shown: `1–7`, `0–9 a–f`."""
+    """Format the keys of a number of items: `1–7`, `0–9 a–f`."""
     last = keys[min(items, len(keys)) - 1]
     if items < 10:
         return f"1–{last}" if items > 1 else last
-    return "0–9" if items == 10 else f"0–9 a–{last}" if items > 11 else "0–9 a"
+    letters = {10: "", 11: " a"}.get(items, f" a–{last}")
+    return f"0–9{letters}"

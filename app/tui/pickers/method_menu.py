@@ -1,4 +1,4 @@
-"""The menu of decoding methods: a line each, below the headings of their groups, and what the one under the cursor does."""
+"""The menu of decoding methods: a line each, below the headings of their groups, and details about the one under the cursor."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from ...text.cells import fit, one_line
 from .menu import PICKS, Menu, MenuItem
 
 WIDTH = 80
-"""Cells of the frame where the terminal has them."""
+"""Most cells of the frame."""
 
 TALL = 26
-"""Rows of a terminal in which a method is told of in ABOUT[1] lines, else in ABOUT[0]."""
+"""Least rows of a tall terminal."""
 
 ABOUT = (3, 4)
+"""Lines about a method: on a low terminal, and on a tall one."""
 
 
 class MethodMenu(Menu):
     """The menu of decoding methods, in groups.
 
     Args:
-        title: what is asked.
-        items: each with its group's heading; those of a group stand together. A group of which no method can run here takes one
-            line.
-        current: the one in force.
-        known: heading → what is known of its methods here.
+        items: ordered by group. A group without a method for this model takes one line.
+        current: id of the method in force.
+        group_hints: heading → words after it.
     """
 
     DEFAULT_CSS = """
@@ -45,12 +44,12 @@ class MethodMenu(Menu):
     """
 
     def __init__(
-        self, title: str, items: Sequence[MenuItem], current: str, known: Mapping[str, str], keymap: Mapping[str, str]
+        self, title: str, items: Sequence[MenuItem], current: str, group_hints: Mapping[str, str], keymap: Mapping[str, str]
     ) -> None:
-        self._groups = [(heading, list(found)) for heading, found in groupby(items, key=lambda item: item.group)]
-        shut = {heading for heading, found in self._groups if all(item.reason for item in found)}
-        super().__init__(title, [item for item in items if item.group not in shut], current, keymap)
-        self._known = known
+        self._groups = [(heading, list(group)) for heading, group in groupby(items, key=lambda item: item.group)]
+        unavailable = {heading for heading, group in self._groups if all(item.reason for item in group)}
+        super().__init__(title, [item for item in items if item.group not in unavailable], current, keymap)
+        self._group_hints = group_hints
 
     def compose(self) -> ComposeResult:
         with self.frame:
@@ -62,21 +61,21 @@ class MethodMenu(Menu):
         for heading, items in self._groups:
             room = max(0, self._room - len(heading) - 2)
             if all(item.reason for item in items):
-                why = fit(one_line(self._known.get(heading) or items[0].reason), room)
+                why = fit(one_line(self._group_hints.get(heading) or items[0].reason), room)
                 yield Option(Content.assemble((heading, "bold $faint"), (f"  {why}", "$faint")), disabled=True)
                 continue
-            hint = fit(one_line(self._known.get(heading, "")), room)
+            hint = fit(one_line(self._group_hints.get(heading, "")), room)
             yield Option(Content.assemble((heading, "bold $primary"), (f"  {hint}", "$quiet")), disabled=True)
             for item in items:
                 yield Option(self._prompt(index, item), id=item.id)
                 index += 1
 
     def on_resize(self) -> None:
-        """Lines are cut to the width; those about a method are as many as there is room for."""
+        """Cut lines to the width, and the details to the height."""
         choices, at = self.query_one(OptionList), self.query_one(OptionList).highlighted
         choices.set_options(self._options())
         self.query_one("#about", Static).styles.height = self._rows
-        # Frame, the gap, and the lines about a method.
+        # Minus the frame, the gap and the details.
         choices.styles.max_height = self.app.size.height * 94 // 100 - 3 - self._rows
         choices.highlighted = at
 
@@ -95,24 +94,21 @@ class MethodMenu(Menu):
         title = one_line(item.title).ljust(max(len(other.title) for other in self._items))
         tag = item.tag.ljust(max(len(other.tag) for other in self._items))
         rest = self._room - len(key) - len(mark) - len(title) - len(tag) - 4
-        said = fit(one_line(item.detail), rest) if rest > 12 else ""
+        detail = fit(one_line(item.detail), rest) if rest > 12 else ""
         return Content.assemble(
             (key, "bold $primary" if able else "$faint"),
             (mark, "$primary"),
             (title, "bold" if able else "$faint"),
             (f"  {tag}  ", item.tag_style if able else "$faint"),
-            (said, "$quiet" if able else "$faint"),
+            (detail, "$quiet" if able else "$faint"),
         )
 
     @on(OptionList.OptionHighlighted)
-    def _tell(self, event: OptionList.OptionHighlighted) -> None:
+    def _show_details(self, event: OptionList.OptionHighlighted) -> None:
         item = next(item for item in self._items if item.id == event.option.id)
         rows = self._rows
-        if item.reason:
-            said = f"{item.reason} {item.detail}"
-        else:
-            said = " ".join(filter(None, (item.lead, item.detail, item.more)))
-        lines = wrap(one_line(said).replace("`", ""), self._room)
+        parts = (item.reason, item.detail) if item.reason else (item.lead, item.detail, item.more)
+        lines = wrap(one_line(" ".join(filter(None, parts))).replace("`", ""), self._room)
         if len(lines) > rows:
             lines[rows - 1 :] = [fit(" ".join(lines[rows - 1 :]), self._room)]
         self.query_one("#about", Static).update(Content.styled("\n".join(lines), "$warning" if item.reason else "$foreground"))

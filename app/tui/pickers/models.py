@@ -1,4 +1,4 @@
-"""/models: every model on this machine and, by name, those on the Hub; what fits; who drafts for whom; downloads."""
+"""/models: models on this machine and, by name, on the Hub; memory, draft models, downloads."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from ...models.library import FoundModel
 
 POLL_SECONDS = 0.1
-"""Between looks at what threads have found."""
+"""Between two checks for results of threads."""
 
 PROGRESS_SECONDS = 0.25
-"""Between two pictures of a download's progress."""
+"""Between two updates of a download's progress."""
 
 DETAILS = 5
-"""Rows that tell about the model under the cursor."""
+"""Rows about the model under the cursor."""
 
 
 class ModelsScreen(SearchScreen[None, ModelRow]):
-    """The picker of models. What is chosen is loaded, or fetched."""
+    """The picker of models, which loads or downloads the chosen one."""
 
     DEFAULT_CSS = "ModelsScreen > Frame { width: 108; } ModelsScreen #detail { height: 6; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(MODELS)
@@ -41,19 +41,21 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
     def __init__(self, view: ModelsView, load: Callable[..., None], keymap: Mapping[str, str], query: str = "") -> None:
         listed = PickList[ModelRow](lambda row: row.key, lambda row, cells: (drawn(row, cells),))
         super().__init__(listed, keymap, "Models", "Search, or owner/name on the Hub", query)
-        self._view, self.looking, self._downloads = view, view.looking, view.downloads
+        self._view = view
+        self.looking = view.looking
+        self._downloads = view.downloads
         self._load_model = load
         self._drawn = 0.0
-        self._states = self._states_now()
-        self._stood: object = None  # what the cursor stood on when the list was last shown
-        self._placed = False  # whether a person has put it elsewhere
-        self._left = ""  # what the cursor stood on on the Hub
+        self._states = self._download_states()
+        self._last_key: object = None  # under the cursor when the list was last shown
+        self._placed = False  # whether the user has moved the cursor since
+        self._offered = ""  # under the cursor on the Hub
 
     def on_mount(self) -> None:
         self.set_interval(POLL_SECONDS, self._poll)
         self.action_again()
-        if REPOSITORY.fullmatch(self.searched):
-            self._ask_hub(self.searched)
+        if REPOSITORY.fullmatch(self.query_text):
+            self._ask_hub(self.query_text)
         self._show()
 
     def on_unmount(self) -> None:
@@ -61,7 +63,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
 
     def _poll(self) -> None:
         changed, downloads = self.looking.poll(), self._downloads
-        if (states := self._states_now()) != self._states:
+        if (states := self._download_states()) != self._states:
             if any(state == "done" and self._states.get(spec) != "done" for spec, state in states.items()):
                 self.looking.scan()
             self._states, changed = states, True
@@ -70,7 +72,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         if changed or (downloads.active and monotonic() - self._drawn >= PROGRESS_SECONDS):
             self._show()
 
-    def _states_now(self) -> dict[str, str]:
+    def _download_states(self) -> dict[str, str]:
         return {spec: download.state for spec, download in self._downloads.all.items()}
 
     def _ask_hub(self, name: str) -> None:
@@ -85,29 +87,29 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             self._view.look = EVERYTHING
         self.say(sentence, wrong=bool(sentence))
 
-    # What is shown
+    # Drawing
 
     def _show(self, key: object = None) -> None:
         self._drawn = monotonic()
         listed, view = self.listed, self._view
         waiting = self.looking.scanning or view.look.repository
         listed.empty = "" if waiting else "No model here has that in its name. Type owner/name to ask the Hub."
-        self._placed |= key is not None or listed.key != self._stood
+        self._placed |= key is not None or listed.key != self._last_key
         if key is None:
-            key = listed.key if self._placed or view.look != EVERYTHING else view.fetched(self._left) or view.loaded()
+            key = listed.key if self._placed or view.look != EVERYTHING else view.fetched(self._offered) or view.loaded()
         count = f" · {len(self.looking.found)}{' …' if self.looking.scanning else ''}" if self.looking.found else ""
         self.frame.border_title = Content("Draft models" if view.look.target else f"Models{count}")
         listed.show(spaced(view.rows(self.box.value.strip()), listed.size.height), key, listed.cursor)
-        self._stood = listed.key
+        self._last_key = listed.key
 
     def item_hints(self) -> Iterator[Hint]:
         row, view = self.listed.item, self._view
-        found = view.found(row)
+        model = view.found(row)
         if verb := view.verb(row):
             yield Hint(("list_choose",), verb)
         if view.download(row) is not None:
             yield Hint(("models_cancel",), "cancel")
-        elif view.look == EVERYTHING and found is not None and not found.problem:
+        elif view.look == EVERYTHING and model is not None and not model.problem:
             yield Hint(("models_drafts",), "draft models")
         yield from hints(("models_again", ""))
 
@@ -140,32 +142,33 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         if before.target is not None:
             self._show(before.target.key)
             return
-        # What was fetched may be found only after this: until then nobody has put the cursor anywhere.
-        self._left, self._placed, self._stood = offer.spec if offer is not None else "", False, self.listed.key
+        # The scan may find a fetched model later; the cursor moves to it then.
+        self._offered = offer.spec if offer is not None else ""
+        self._placed = False
+        self._last_key = self.listed.key
         self._show()
 
     def action_drafts(self) -> None:
-        row = self.listed.item
-        found = self.looking.found.get(row.key) if row is not None else None
-        if found is None or self._view.look != EVERYTHING:
+        model = self._view.found(self.listed.item)
+        if model is None or self._view.look != EVERYTHING:
             return
-        if found.problem:
-            self.say(one_line(found.problem), wrong=True)
+        if model.problem:
+            self.say(one_line(model.problem), wrong=True)
             return
-        self._view.look = ModelsScope(target=found)
-        self.forget()
+        self._view.look = ModelsScope(target=model)
+        self.clear_query()
         self.say("")
         if not self.looking.scanning:
-            self.looking.judge(found)
+            self.looking.judge(model)
         self._show(NO_DRAFT)
 
     def action_cancel(self) -> None:
-        """Give the download under the cursor up; asked twice where something would be lost."""
+        """Cancel the download under the cursor, at the second press if some of it is there."""
         download = self._view.download(self.listed.item)
         if download is None:
             return
         what = f"cancel {one_line(download.spec)}"
-        if download.done and not self.sure(f"Press {self.key('models_cancel')} again to {what}."):
+        if download.done and not self.confirm(f"Press {self.key('models_cancel')} again to {what}."):
             return
         self._downloads.cancel(download)
         self.say(f"Cancelled the download of {one_line(download.spec)}.")
@@ -181,31 +184,31 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             case ("look", name):
                 self._ask_hub(str(name))
             case ("server", spec) if not item.faint:
-                self._attempt(lambda: self._load_model(str(spec)))
+                self._close_after(lambda: self._load_model(str(spec)))
             case ("offer", _) if (offer := self._view.offer(item)) is not None:
-                self._take(offer)
+                self._choose_offer(offer)
             case str() if self._view.look.target is not None:
                 self._load(self._view.look.target, None)
-            case key if (found := self.looking.found.get(key)) is not None:
-                self._pair(found)
+            case key if (model := self.looking.found.get(key)) is not None:
+                self._choose_model(model)
 
-    def _pair(self, found: FoundModel) -> None:
+    def _choose_model(self, model: FoundModel) -> None:
         target = self._view.look.target
         if target is None:
-            if found.problem:
-                self.say(one_line(found.problem), wrong=True)
+            if model.problem:
+                self.say(one_line(model.problem), wrong=True)
             else:
-                self._load(found, None)
+                self._load(model, None)
             return
-        pairing = self.looking.pairings(target).get(found.key)
+        pairing = self.looking.pairings(target).get(model.key)
         if pairing is None:
             self.say("Still checking it. One moment.")
         elif not pairing.able:
             self.say(one_line(pairing.reason), wrong=True)
         else:
-            self._load(target, found)
+            self._load(target, model)
 
-    def _take(self, offer: Offer) -> None:
+    def _choose_offer(self, offer: Offer) -> None:
         if not self._view.here(offer):
             self._downloads.start(offer)
             self.say(f"{one_line(offer.spec)} keeps downloading after you close this list.")
@@ -213,15 +216,15 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             return
         repository = self.looking.repository
         commit = repository.commit if repository is not None else None
-        self._attempt(lambda: self._load_model(offer.spec, revision=commit))
+        self._close_after(lambda: self._load_model(offer.spec, revision=commit))
 
     def _load(self, target: FoundModel, draft: FoundModel | None) -> None:
         spot = target.spot
         head = draft is not None and draft.card.head is not None
         backend = spot.backend if spot.place == "Built-in" and not head else "auto"
         name = draft.spot.spec if draft is not None else None
-        self._attempt(lambda: self._load_model(spot.spec, backend=backend, revision=spot.revision, draft=name))
+        self._close_after(lambda: self._load_model(spot.spec, backend=backend, revision=spot.revision, draft=name))
 
-    def _attempt(self, load: Callable[[], None]) -> None:
-        if self.tried(load):
+    def _close_after(self, load: Callable[[], None]) -> None:
+        if self.attempt(load):
             self.dismiss(None)

@@ -1,4 +1,4 @@
-"""A list of which one item is chosen: only the visible rows are drawn, however many items there are.
+"""A list with a cursor that draws its visible rows alone, however many items there are.
 
 Textual's OptionList lays out every option, which takes seconds for 10,000.
 """
@@ -17,10 +17,10 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.visual import RenderOptions
 
 from ...text.cells import fit
 from ...text.lines import StyledLine
+from ..textual_compat import line_strip, style_of
 
 Item = TypeVar("Item")
 
@@ -29,9 +29,9 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
     """A list of items, one of them under the cursor. The keys are the screen's.
 
     Args:
-        key_of: what an item stands for; None for a heading, which the cursor passes over.
-        draw: an item's rows in some cells.
-        rows: how many rows that are.
+        key_of: returns an item's key; None for a heading, which the cursor skips.
+        draw: draws an item's rows, given the cells of a row.
+        rows: of an item.
         gap: blank rows between two items.
     """
 
@@ -45,22 +45,25 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
     """Index of the item under the cursor."""
 
     @dataclass
-    class Chosen(Message):
+    class Clicked(Message):
         """An item was clicked."""
 
         index: int
 
     class Moved(Message):
-        """The cursor stands on another item, or other items are shown."""
+        """The cursor is on another item, or there are other items."""
 
     def __init__(
         self, key_of: Callable[[Item], object], draw: Callable[[Item, int], Sequence[StyledLine]], rows: int = 1, gap: int = 0
     ) -> None:
         super().__init__()
-        self._key_of, self._draw, self._rows, self._gap = key_of, draw, rows, gap
+        self._key_of = key_of
+        self._draw = draw
+        self._rows = rows
+        self._pitch = rows + gap
         self.items: Sequence[Item] = ()
         self.empty = ""
-        """What is said where there is no item."""
+        """Sentence for a list without items."""
 
     @property
     def item(self) -> Item | None:
@@ -68,17 +71,17 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
 
     @property
     def key(self) -> object:
-        """What the item under the cursor stands for."""
+        """Key of the item under the cursor."""
         return self._key_of(self.items[self.cursor]) if self.items else None
 
     @property
     def row(self) -> Offset:
-        """Where the item under the cursor begins on the terminal."""
+        """Start of the item under the cursor, on the terminal."""
         return self.content_region.offset + Offset(0, self.cursor * self._pitch - self.scroll_offset.y)
 
     @property
     def page(self) -> int:
-        """Items that are visible at once, less one."""
+        """Items of a page: one less than are visible."""
         return max(1, self.size.height // self._pitch - 1)
 
     def show(self, items: Sequence[Item], key: object = None, at: int = 0) -> None:
@@ -86,20 +89,20 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
 
         Args:
             items: from top to bottom.
-            key: the cursor goes to the item that stands for this,
-            at: or, where there is none, to this one or the nearest that it may stand on.
+            key: of the item for the cursor.
+            at: index for the cursor if no item has that key; or the nearest that is no heading.
         """
         self.items = items
         if key is not None:
             at = next((i for i, item in enumerate(items) if self._key_of(item) == key), at)
-        self.set_reactive(PickList.cursor, self._nearest(at))
-        self._measure()
-        self._reveal()
+        around = (i for distance in range(len(items) + abs(at)) for i in (at + distance, at - distance))
+        self.set_reactive(PickList.cursor, next((i for i in around if self._may_stand(i)), 0))
+        self.on_resize()
         self.refresh()
         self.post_message(self.Moved())
 
     def move(self, by: int) -> None:
-        """Move the cursor by some items, headings not counted."""
+        """Move the cursor by a number of items, not counting headings."""
         ahead = range(self.cursor + 1, len(self.items)) if by > 0 else range(self.cursor - 1, -1, -1)
         passed = list(islice(filter(self._may_stand, ahead), abs(by)))
         if passed:
@@ -112,13 +115,14 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
         self.post_message(self.Moved())
 
     def on_resize(self) -> None:
-        self._measure()
+        gap = self._pitch - self._rows
+        self.virtual_size = Size(self.size.width, max(1, len(self.items) * self._pitch - gap))
         self._reveal()
 
     def on_click(self, event: events.Click) -> None:
         index = (event.y + self.scroll_offset.y) // self._pitch
         if self._may_stand(index):
-            self.post_message(self.Chosen(index))
+            self.post_message(self.Clicked(index))
 
     def render_line(self, y: int) -> Strip:
         index, row = divmod(y + self.scroll_offset.y, self._pitch)
@@ -127,33 +131,20 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
         if index < len(self.items) and row < self._rows:
             parts = self._draw(self.items[index], cells - 4)[row]
             if index == self.cursor and self._may_stand(index):
-                style += self._get_style("on $block-cursor-background")
+                style += style_of(self, "on $block-cursor-background")
         elif not self.items and y == 0 and self.empty:
             parts = ((fit(self.empty, cells - 4), "$quiet"),)
         content = Content.assemble("  ", *parts).pad_right(max(0, cells)) if parts else Content(" " * cells)
-        strips = content.render_strips(cells, 1, style, RenderOptions(self._get_style, {}))
-        return (strips[0] if strips else Strip([])).crop(0, cells).extend_cell_length(cells, self.rich_style)
-
-    @property
-    def _pitch(self) -> int:
-        """Rows from one item to the next."""
-        return self._rows + self._gap
+        return line_strip(self, content, style)
 
     def _may_stand(self, index: int) -> bool:
         return 0 <= index < len(self.items) and self._key_of(self.items[index]) is not None
-
-    def _nearest(self, at: int) -> int:
-        around = (i for far in range(len(self.items) + abs(at)) for i in (at + far, at - far))
-        return next((i for i in around if self._may_stand(i)), 0)
-
-    def _measure(self) -> None:
-        self.virtual_size = Size(self.size.width, max(1, len(self.items) * self._pitch - self._gap))
 
     def _paint(self, index: int) -> None:
         self.refresh(Region(0, index * self._pitch - self.scroll_offset.y, self.size.width, self._rows))
 
     def _reveal(self) -> None:
-        """Scroll so that the cursor is seen, with the headings above it."""
+        """Scroll to the cursor and the headings above it."""
         first = self.cursor
         while 0 < first <= len(self.items) and not self._may_stand(first - 1):
             first -= 1

@@ -1,4 +1,4 @@
-"""What was sent before, found as you type."""
+"""The search in messages sent before."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .pick_list import PickList
 from .search_screen import SearchScreen
 
 PREVIEW_ROWS = 3
-"""Lines of the chosen message below the list."""
+"""Lines of the message under the cursor, below the list."""
 
 
 class PromptSearch(SearchScreen[str, str]):
-    """The search in messages sent before; answers with the text of one."""
+    """The search in messages sent before; answers with a message."""
 
     DEFAULT_CSS = "PromptSearch > Frame { width: 84; height: auto; } PromptSearch #detail { height: 4; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(PROMPTS)
@@ -38,7 +38,7 @@ class PromptSearch(SearchScreen[str, str]):
         self.search(self.box.value)
 
     def on_resize(self) -> None:
-        """As high for few as for many, or it would jump about as one types."""
+        """Keep the height for all messages, so that the frame does not jump during typing."""
         self.grow(len(set(self._history)))
 
     def search(self, text: str) -> None:
@@ -49,10 +49,10 @@ class PromptSearch(SearchScreen[str, str]):
 
     def about(self, item: str | None) -> Iterator[tuple[str, str]]:
         lines = sanitise(item or "").strip().splitlines()
-        left = len(lines) - PREVIEW_ROWS
-        more = f"  (+{counted(left, 'line')})" if left > 0 else ""
-        shown = [fit(row.expandtabs(4), self.cells - len(more)) for row in lines[:PREVIEW_ROWS]]
-        yield "\n".join(shown) + more, "$quiet"
+        hidden = len(lines) - PREVIEW_ROWS
+        more = f"  (+{counted(hidden, 'line')})" if hidden > 0 else ""
+        rows = [fit(row.expandtabs(4), self.cells - len(more)) for row in lines[:PREVIEW_ROWS]]
+        yield "\n".join(rows) + more, "$quiet"
 
     def choose(self, item: str) -> None:
         self.dismiss(item)
@@ -62,6 +62,6 @@ class PromptSearch(SearchScreen[str, str]):
 
     def _row(self, text: str, cells: int) -> tuple[StyledLine]:
         words = "|".join(re.escape(word) for word in self.box.value.split())
-        shown = fit(one_line(" ⏎ ".join(row for row in text.splitlines() if row.strip())), cells - 2)
-        pieces = re.split(f"({words})", shown, flags=re.IGNORECASE) if words else [shown]
+        row = fit(one_line(" ⏎ ".join(line for line in text.splitlines() if line.strip())), cells - 2)
+        pieces = re.split(f"({words})", row, flags=re.IGNORECASE) if words else [row]
         return ((("  ", ""), *((piece, "bold $accent" if i % 2 else "") for i, piece in enumerate(pieces) if piece)),)

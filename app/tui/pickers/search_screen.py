@@ -1,7 +1,5 @@
-"""A box to search in, the list of what was found, and what there is to say of the item under the cursor, in a frame.
-
-The lists of chats, models, settings, sent messages and the models of a race are made of this.
-"""
+"""A search box, a list of matches and details about the item under the cursor, in a frame: the base of the lists of chats,
+models, settings, sent messages and the models of a race, and of the help."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from .framed import FramedScreen
 from .pick_list import Item, PickList
 
 AROUND = 9
-"""Rows that are not the list's where the frame grows with it: frame, box, four rows about an item."""
+"""Rows around a list that grows: frame, box, four rows about an item."""
 
 MOVES = (
     *hints(
@@ -39,11 +37,11 @@ MOVES = (
 
 
 class SearchBox(Input):
-    """A box to search in. In an empty one the key for help does not type."""
+    """The search box. While it is empty, the key for help does not type."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of((KEYS["list_help"],), after_box=("list_help",))
     searching = True
-    """Words are searched for, nothing else is asked."""
+    """Whether it takes a query, and no other text."""
 
     def action_cursor_left(self, select: bool = False) -> None:
         self._go(-1, select)
@@ -82,10 +80,10 @@ class SearchBox(Input):
 
 
 class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
-    """A list in which one searches; answers None if nothing is chosen.
+    """A list with a search box.
 
-    A subclass lists what was searched for (`search`), does something with what is chosen (`choose`), names the keys that count
-    now (`item_hints`), and may tell about the item under the cursor (`about`).
+    A subclass lists the matches (`search`), acts on the chosen item (`choose`), lists the keys that matter (`item_hints`), and
+    may describe the item under the cursor (`about`).
     """
 
     DEFAULT_CSS = """
@@ -105,7 +103,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
     }
     """
     AUTO_FOCUS = "Input"
-    # The key that asks for help in an empty box is the box's.
+    # The key for help is the box's.
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(
         (*(key for key in LISTS if key.id != "list_help"), HELP), after_box=("list_choose",)
     )
@@ -114,16 +112,18 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         super().__init__(title, keymap)
         self.listed = listed
         self.box = SearchBox(text, placeholder=placeholder, select_on_focus=False)
-        self.box.cursor_blink = False  # a blinking one would repaint the screen twice a second for nothing
-        self.detail, self.note = Static(id="detail"), Static(id="note")
+        self.box.cursor_blink = False  # it would repaint the screen twice a second
+        self.detail = Static(id="detail")
+        self.note = Static(id="note")
         self._glyph = Static("› ", id="asks")
-        self._placeholder, self._searched = placeholder, text
-        self._taker: Callable[[str], None] | None = None
+        self._placeholder = placeholder
+        self._query = text
+        self._accept: Callable[[str], None] | None = None
         self._verb = ""
-        self._sure: object = None
-        """Key of the item that is to be deleted once the key is pressed again."""
+        self._unsure: object = None
+        """Key of the item that a second press deletes."""
         self._by_keys = False
-        """The last key moved to another item, rather than typed."""
+        """Whether the last key moved the cursor, rather than typed."""
 
     def compose(self) -> ComposeResult:
         with self.frame:
@@ -134,19 +134,23 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
             yield self.detail
             yield self.note
 
-    # What a list is
+    # For subclasses
 
     def search(self, text: str) -> None:
-        """List what was searched for."""
+        """List the matches of a query."""
         raise NotImplementedError
 
     def choose(self, item: Item) -> None:
-        """Do what the list is for with an item."""
+        """Act on the chosen item."""
         raise NotImplementedError
 
     def item_hints(self) -> Iterable[Hint]:
-        """The keys that count now, the most telling first."""
+        """List the keys that matter now, the most useful first."""
         raise NotImplementedError
+
+    def about(self, item: Item | None) -> Iterable[tuple[str, str]]:
+        """Describe the item under the cursor in lines, each with its style."""
+        return ()
 
     def hints(self) -> Iterable[Hint]:
         return (Hint(("list_choose",), self._verb),) if self.asking else self.item_hints()
@@ -158,40 +162,35 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
     def moves(self) -> Iterable[Hint]:
         return () if self.asking else MOVES
 
-    def about(self, item: Item | None) -> Iterable[tuple[str, str]]:
-        """Lines about the item under the cursor, each with its style."""
-        return ()
-
-    # What is shown
+    # Below the list
 
     def key(self, id: str) -> str:
-        """A key as it is mapped."""
         return shown_keys(id, self._keymap)
 
     @property
     def cells(self) -> int:
-        """Width of a line about an item."""
+        """Cells of a line about an item."""
         return max(20, self.detail.size.width)
 
     def grow(self, items: int) -> None:
-        """Give the list as many rows as so many items need, as far as the screen has them."""
+        """Give the list the rows for a number of items, limited by the screen."""
         self.listed.styles.height = max(3, min(items, self.app.size.height * 92 // 100 - AROUND))
 
     def tell(self) -> None:
-        """Say anew what stands below the list: about the item, and the keys that count now."""
+        """Redraw the lines about the item and the keys."""
         lines = self.about(self.listed.item)
         self.detail.update(Content("\n").join(Content.styled(text, style) for text, style in lines))
         self.show_keys()
 
     def say(self, text: str, wrong: bool = False) -> None:
-        """Say something below the list; nothing if empty."""
-        if self.is_attached:  # left in the middle of it
+        """Show a sentence below the list; an empty one removes it."""
+        if self.is_attached:  # it may have closed during work
             self.note.set_class(wrong, "-wrong")
             self.note.set_class(bool(text), "-shown")
             self.note.update(Content(text))
 
-    def tried(self, work: Callable[[], object]) -> bool:
-        """Whether something could be done; a UserError is said below the list."""
+    def attempt(self, work: Callable[[], object]) -> bool:
+        """Call a function; False after a UserError, which is shown below the list."""
         try:
             work()
         except UserError as error:
@@ -199,71 +198,72 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
             return False
         return True
 
-    def sure(self, question: str) -> bool:
-        """Whether a key that deletes is pressed for the second time on one item; the first time the question is said."""
-        if self._sure == self.listed.key:
-            self._sure = None
+    def confirm(self, question: str) -> bool:
+        """Whether a key that deletes is pressed the second time on an item; the first time show a question."""
+        if self._unsure == self.listed.key:
+            self._unsure = None
             return True
-        self._sure = self.listed.key
+        self._unsure = self.listed.key
         self.say(question, wrong=True)
         return False
 
     @on(PickList.Moved)
     def _moved(self, event: PickList.Moved) -> None:
         event.stop()
-        if self._sure not in (None, self.listed.key):
-            self._sure = None
+        if self._unsure not in (None, self.listed.key):
+            self._unsure = None
             self.say("")
         self.tell()
 
     def on_resize(self) -> None:
-        """Sentences are wrapped anew."""
         self.tell()
 
     # The box
 
     @property
     def asking(self) -> bool:
-        """Whether the box asks for something else than words to search for."""
-        return self._taker is not None
+        """Whether the box takes another text than a query."""
+        return self._accept is not None
 
     @property
     def chosen_row(self) -> Offset | None:
         return self.listed.row if self._by_keys and self.under is not None else None
 
     @property
-    def searched(self) -> str:
-        """What is searched for, also while the box asks for something else."""
-        return self._searched if self.asking else self.box.value
+    def query_text(self) -> str:
+        """Query, also while the box takes another text."""
+        return self._query if self.asking else self.box.value
 
     @property
     def under(self) -> Item | None:
-        """The item under the cursor, unless something is asked."""
+        """Item under the cursor, unless the box takes another text."""
         return None if self.asking else self.listed.item
 
     def ask(self, what: str, text: str, verb: str, take: Callable[[str], None], placeholder: str = "") -> None:
-        """Let the box ask for something; `end_asking` makes it search again.
+        """Let the box take another text, until `end_asking`.
 
         Args:
-            what: stands before the box.
-            text: as it is.
-            verb: what enter does.
-            take: called with what was typed.
+            what: label before the box.
+            text: at first.
+            verb: label of enter.
+            take: called with the text.
             placeholder: of the empty box.
         """
-        self._searched, self._verb, self._taker = self.box.value, verb, take
+        self._query = self.box.value
+        self._verb = verb
+        self._accept = take
         self.box.searching = False
         self._fill(f"{what}: ", text, placeholder)
 
     def end_asking(self) -> None:
-        """Search again for what was searched for."""
-        self._taker = None
+        """Restore the query."""
+        self._accept = None
         self.box.searching = True
-        self._fill("› ", self._searched, self._placeholder)
+        self._fill("› ", self._query, self._placeholder)
 
-    def forget(self) -> None:
-        """Empty the box; nothing is listed anew."""
-        self._searched = ""
+    def clear_query(self) -> None:
+        """Empty the box without a search."""
+        self._query = ""
         with self.prevent(Input.Changed):
             self.box.value = ""
 
@@ -280,8 +280,8 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
         self._by_keys = False
-        if not self.asking and event.value != self._searched:  # also what the box begins with is told
-            self._searched = event.value
+        if not self.asking and event.value != self._query:  # Textual reports the initial text as well
+            self._query = event.value
             self.search(event.value)
         self.show_keys()
 
@@ -292,16 +292,16 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         event.stop()
         self.action_choose()
 
-    @on(PickList.Chosen)
-    def _clicked(self, event: PickList.Chosen) -> None:
+    @on(PickList.Clicked)
+    def _clicked(self, event: PickList.Clicked) -> None:
         event.stop()
         if not self.asking:
             self.listed.cursor = event.index
             self.action_choose()
 
     def action_choose(self) -> None:
-        if self._taker is not None:
-            self._taker(self.box.value)
+        if self._accept is not None:
+            self._accept(self.box.value)
         elif (item := self.listed.item) is not None:
             self.choose(item)
 
@@ -311,7 +311,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         elif self.box.value:
             self.box.value = ""
         else:
-            self.dismiss(None)
+            super().action_leave()
 
     def action_move(self, by: int) -> None:
         if not self.asking:

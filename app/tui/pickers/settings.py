@@ -1,10 +1,10 @@
-"""/settings: every setting with its value, its default and where it comes from; what is changed is written into the file."""
+"""/settings: every setting with its value, default and source; changes go to the settings file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -15,19 +15,18 @@ from ...settings.rows import ListedSetting, SettingRow, detail, entries, setting
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, ends, line
+from ..host import Host
 from ..keys.context import Hint, bindings_of, hints
+from .menu import Menu, MenuItem
 from .pick_list import PickList
 from .search_screen import SearchScreen
-
-if TYPE_CHECKING:
-    from ..host import Host
+from .text import TextScreen
 
 NAME_CELLS, KEY_CELLS = 25, 28
-"""Cells of a setting's name, and of its key in the file, where there is room."""
+"""Cells of the columns of names, and of keys in the file."""
 
 NARROW, KEYS_FROM = 64, 90
-"""Below so many cells names are cut sooner, and where a value comes from is told below the list alone; those from which on keys
-stand beside the names."""
+"""Least cells for full names with the sources of values, and for the column of keys."""
 
 
 class SettingsScreen(SearchScreen[None, SettingRow]):
@@ -46,7 +45,9 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         listed = PickList[SettingRow](lambda row: row.title if row.option is not None else None, drawn)
         listed.empty = "No setting matches in name, description or value."
         super().__init__(listed, host.live.keymap, "Settings", "Search settings", query)
-        self._host, self._live, self._dialogue = host, host.live, host.dialogue
+        self._host = host
+        self._live = host.live
+        self._dialogue = host.dialogue
         self._entries: list[ListedSetting] = []
 
     def on_mount(self) -> None:
@@ -56,16 +57,18 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             self.say(problems[0], wrong=True)
 
     def settings_changed(self, key: object = None) -> None:
-        rows = setting_rows(self._live.layers, self._entries, self.searched, self._chosen())
+        rows = setting_rows(self._live.layers, self._entries, self.query_text, self._chosen())
         self.listed.show(rows, self.listed.key if key is None else key)
         self.tell()
 
     def _chosen(self) -> dict[str, str]:
-        """Values that the loaded model chose for settings left open."""
+        """Collect the loaded model's choices for settings left open."""
         dialogue, info = self._dialogue, self._dialogue.info
-        found = {key: str(info.get(key) or "") for key in ("device", "dtype", "context", "backend")}
+        if not info:
+            return {}
+        values = {key: str(info.get(key) or "") for key in ("device", "dtype", "context", "backend")}
         drafts = ", ".join(filter(None, (*dialogue.draft_models.values(), dialogue.head)))
-        return {**found, "think": default_word(info), "method": dialogue.method, "draft_model": drafts} if info else {}
+        return {**values, "think": default_word(info), "method": dialogue.method, "draft_model": drafts}
 
     def item_hints(self) -> tuple[Hint, ...]:
         undo = [("settings_undo", "")] if self._live.undo else []
@@ -105,10 +108,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     # Changing
 
     def choose(self, item: SettingRow) -> None:
-        from .menu import Menu, MenuItem
-        from .text import TextScreen
-
-        option, title = item.option, item.title.removeprefix("methods.")
+        option, name = item.option, item.title.removeprefix("methods.")
         assert option is not None, "a heading cannot be chosen"
         if item.title == "system":
             about = "The system prompt for new chats. The model reads it before everything else."
@@ -117,39 +117,36 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         elif option.words:
             default = typed_form(option.default)
             items = [MenuItem(word, word, "default" if word == default else "") for word in option.words]
-            menu = Menu(title, items, typed_form(item.value), self._live.keymap)
+            menu = Menu(name, items, typed_form(item.value), self._live.keymap)
             self._host.ask(menu, lambda word: self._keep({item.title: word}))
         else:
-            self.ask(fit(one_line(title), 40), typed_form(item.value), "keep", lambda text: self._take(item, text), "nothing")
+            optional = option.default is None or option.several
 
-    def _take(self, row: SettingRow, text: str) -> None:
-        def keep() -> None:
-            assert row.option is not None
-            blank = not text.strip() and (row.option.default is None or row.option.several)
-            self._live.keep({row.title: None if blank else text}, undoable=True)
+            def keep(text: str) -> None:
+                value = None if optional and not text.strip() else text
+                if self.attempt(lambda: self._live.keep({item.title: value}, undoable=True)):
+                    self.end_asking()
+                    self._report(item.title)
 
-        if self.tried(keep):
-            self.end_asking()
-            self._kept(row.title)
+            self.ask(fit(one_line(name), 40), typed_form(item.value), "keep", keep, "nothing")
 
-    def _keep(self, changes: Mapping[str, Any]) -> None:
-        if self.tried(lambda: self._live.keep(changes, undoable=True)):
-            self._kept(next(iter(changes)))
+    def _keep(self, changes: Mapping[str, object]) -> None:
+        if self.attempt(lambda: self._live.keep(changes, undoable=True)):
+            self._report(next(iter(changes)))
 
-    def _kept(self, key: str) -> None:
+    def _report(self, key: str) -> None:
+        """Say where a change was saved, when it applies, and what overrides it."""
         self._host.changed()
         self.settings_changed(key)
         option = next(entry.option for entry in self._entries if entry.key == key)
         layers = self._live.layers
-        said = f"Saved in {short_path(layers.read.path)}; it applies {option.when}."
-        warn = ""
-        if os.environ.get(variable(key)):  # also where a later word counts for now
-            warn = f" ${variable(key)} goes before the file from the next start on."
+        applies = "from the next start. /model loads one now" if key == "model" else option.when
+        warning = ""
+        if os.environ.get(variable(key)):  # even if the change overrides it now
+            warning = f" ${variable(key)} goes before the file from the next start on."
         elif layers.origin(key).kind == "model":
-            warn = f" {one_line(self._dialogue.model)} has its own value, which overrides this."
-        elif key == "model":
-            said = f"Saved in {short_path(layers.read.path)}; it applies from the next start. /model loads one now."
-        self.say(f"{said}{warn}", wrong=bool(warn))
+            warning = f" {one_line(self._dialogue.model)} has its own value, which overrides this."
+        self.say(f"Saved in {short_path(layers.read.path)}; it applies {applies}.{warning}", wrong=bool(warning))
 
 
 def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
@@ -160,8 +157,7 @@ def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
     name = fit(row.name, room - 2)
     key = fit(row.title.removeprefix("methods."), KEY_CELLS - 2).ljust(KEY_CELLS) if cells >= KEYS_FROM else ""
     mark = row.mark if wide else ""
-    left = room - width(name)
     value = fit(row.text, max(4, cells - room - len(key) - (width(mark) + 2 if mark else 0)))
-    set_here = bool(row.mark)
-    words = (name, "$foreground"), " " * left, (key, "$faint"), (value, "bold $foreground" if set_here else "$quiet")
-    return (ends(line(*words), line((mark, "$accent")), cells),)
+    style = "bold $foreground" if row.mark else "$quiet"
+    left = line((name, "$foreground"), " " * (room - width(name)), (key, "$faint"), (value, style))
+    return (ends(left, line((mark, "$accent")), cells),)

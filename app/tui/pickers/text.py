@@ -1,4 +1,4 @@
-"""A text of several lines, written in a screen of its own: a system prompt."""
+"""An editor for a text of several lines: a system prompt."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ TYPING = (
     Hint((), "paste", "^v"),
     Hint((), "indent", "tab"),
 )
-"""What Textual's text area does with these keys."""
+"""Keys of Textual's text area."""
 
 
 class TextScreen(FramedScreen[str]):
-    """An editor for a text of several lines; answers with it, None if it is left as it was.
+    """An editor for a text of several lines; answers with the text once it is saved.
 
     Args:
-        title: what is written.
-        text: as it is.
-        about: a line on what it is for.
+        about: a line on the text's purpose.
     """
 
     DEFAULT_CSS = """
@@ -50,14 +48,12 @@ class TextScreen(FramedScreen[str]):
 
     def __init__(self, title: str, text: str, about: str, keymap: Mapping[str, str]) -> None:
         super().__init__(title, keymap)
-        self._keep_key, self._leave_key = shown_keys("text_keep", keymap), shown_keys("text_leave", keymap)
         self._about = about
-        self._text = sanitise(text)  # of a chat that came from elsewhere it may be anything
+        self._text = sanitise(text)  # a chat from elsewhere may have any
         self._warned = False
 
     def compose(self) -> ComposeResult:
         with self.frame:
-            # The tab key leads nowhere here, so it may as well be what it is in a text.
             yield TextBox(self._text, tab_behavior="indent", placeholder="Nothing yet")
             yield Static(Content(self._about), id="text-about")
 
@@ -78,30 +74,27 @@ class TextScreen(FramedScreen[str]):
     def text(self) -> str:
         return self.query_one(TextBox).text
 
-    def _say(self, text: str) -> None:
+    def _show_warning(self, warning: str) -> None:
+        self._warned = bool(warning)
         about = self.query_one("#text-about", Static)
-        about.set_class(True, "-wrong")
-        about.update(Content(text))
+        about.set_class(self._warned, "-wrong")
+        about.update(Content(warning or self._about))
 
     def on_text_area_changed(self) -> None:
-        """What was said of an earlier text says nothing of this one."""
-        if self._warned or self.query_one("#text-about").has_class("-wrong"):
-            self._warned = False
-            about = self.query_one("#text-about", Static)
-            about.set_class(False, "-wrong")
-            about.update(Content(self._about))
+        """Remove the warning, which was about another text."""
+        if self._warned:
+            self._show_warning("")
 
     def action_keep(self) -> None:
         self.dismiss(self.text)
 
     def close(self) -> None:
-        """A click beside it is no reason to lose what was written."""
         self.action_leave()
 
     def action_leave(self) -> None:
-        """Leave it as it was; what was written goes only at the second press."""
+        """Close without saving; a changed text takes a second press."""
         if self.text == self._text or self._warned:
             self.dismiss(None)
             return
-        self._warned = True
-        self._say(f"Not saved yet. {self._keep_key} saves it, {self._leave_key} again discards it.")
+        keep, leave = shown_keys("text_keep", self._keymap), shown_keys("text_leave", self._keymap)
+        self._show_warning(f"Not saved yet. {keep} saves it, {leave} again discards it.")

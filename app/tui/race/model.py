@@ -1,4 +1,4 @@
-"""Which model a lane of a race runs on: those on this machine, or whatever name is typed."""
+"""The choice of a model for a lane of a race: those on this machine, or any typed name."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from ..pickers.search_screen import SearchScreen
 MOST_ROWS = 14
 
 NEWS_SECONDS = 0.15
-"""Between two looks of the list at what has been found."""
+"""Between two updates of the list during the search."""
 
 
 class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
     """The list of models for a lane; answers with one.
 
     Args:
-        title: what is asked.
-        taken: keys of models that are in already.
-        note: what is said of those.
-        own: the chat's model.
-        look: finds the others, as long as what it is given is false; called in a thread.
+        added: keys of models in the race.
+        note: sentence about those.
+        chat_model: the chat's model.
+        find: finds the others until its argument returns true; called in a thread.
     """
 
     DEFAULT_CSS = "RaceModel > Frame { width: 84; height: auto; } RaceModel #detail { height: 2; }"
@@ -35,54 +34,57 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
     def __init__(
         self,
         title: str,
-        taken: Collection[str],
+        added: Collection[str],
         note: str,
-        own: ModelChoice,
-        look: Callable[[Callable[[], bool]], Iterable[ModelChoice]],
+        chat_model: ModelChoice,
+        find: Callable[[Callable[[], bool]], Iterable[ModelChoice]],
         keymap: Mapping[str, str],
     ) -> None:
         listed = PickList[ModelChoice](lambda choice: choice.key, self._row)
         super().__init__(listed, keymap, title, "Search, or a FILE.gguf, a folder, owner/name")
-        self._taken, self._note, self._look = taken, note, look
-        self._choices = [own]
-        self._gone = threading.Event()
-        self._looking = True
+        self._added = added
+        self._added_note = note
+        self._find = find
+        self._choices = [chat_model]
+        self._stop = threading.Event()
+        self._finding = True
 
     def on_mount(self) -> None:
         self.search("")
-        self.run_worker(self._find, thread=True, group="race-models")
+        self.run_worker(self._collect, thread=True, group="race-models")
 
     def on_unmount(self) -> None:
-        self._gone.set()
+        self._stop.set()
 
     def on_resize(self) -> None:
-        """As high for few as for many, or it would jump about as one types."""
+        """Keep the height for all models, so that the frame does not jump during typing."""
         self.grow(min(MOST_ROWS, len(self._choices)))
 
-    def _find(self) -> None:
-        waiting: list[ModelChoice] = []
-        told = monotonic()
-        for choice in self._look(self._gone.is_set):
-            waiting.append(choice)
-            if monotonic() - told > NEWS_SECONDS and not self._gone.is_set():
-                self.app.call_from_thread(self._found, waiting, False)
-                waiting, told = [], monotonic()
-        if not self._gone.is_set():
-            self.app.call_from_thread(self._found, waiting, True)
+    def _collect(self) -> None:
+        batch: list[ModelChoice] = []
+        updated = monotonic()
+        for choice in self._find(self._stop.is_set):
+            batch.append(choice)
+            if monotonic() - updated > NEWS_SECONDS and not self._stop.is_set():
+                self.app.call_from_thread(self._add, batch)
+                batch, updated = [], monotonic()
+        if not self._stop.is_set():
+            self.app.call_from_thread(self._add, batch, last=True)
 
-    def _found(self, found: list[ModelChoice], all_there: bool) -> None:
-        known = {choice.key: choice for choice in (*found[::-1], *self._choices[::-1])}  # of two the first stays
-        self._choices += [choice for choice in found if known.pop(choice.key, None) is choice]
-        self._looking = not all_there
+    def _add(self, choices: list[ModelChoice], last: bool = False) -> None:
+        """Add choices with new keys; of two with the same key the first stays."""
+        by_key = {choice.key: choice for choice in (*reversed(choices), *self._choices)}
+        self._choices += [choice for choice in choices if by_key[choice.key] is choice]
+        self._finding = not last
         self.search(self.box.value)
 
     def search(self, text: str) -> None:
         query = text.strip()
-        shown = [choice for choice in self._choices if has_words(f"{choice.title} {choice.what} {choice.place}", query)]
-        if query and all(query not in (c.model, c.title) for c in self._choices):
-            shown.append(ModelChoice(query, "", one_line(query), "as typed"))
-        self.grow(min(MOST_ROWS, len(self._choices)))
-        self.listed.show(shown, self.listed.key)
+        matches = [choice for choice in self._choices if has_words(f"{choice.title} {choice.what} {choice.place}", query)]
+        if query and all(query not in (choice.model, choice.title) for choice in self._choices):
+            matches.append(ModelChoice(query, "", one_line(query), "as typed"))
+        self.on_resize()
+        self.listed.show(matches, self.listed.key)
 
     def item_hints(self) -> tuple[Hint, ...]:
         return hints(("list_choose", ""))
@@ -91,10 +93,10 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
         text, style = "", "$quiet"
         if item is not None and item.problem:
             text, style = item.problem, "$warning"
-        elif self._looking:
+        elif self._finding:
             text = "Looking for models …"
-        elif item is not None and item.key in self._taken:
-            text = self._note
+        elif item is not None and item.key in self._added:
+            text = self._added_note
         elif item is not None and item.model:
             text = "Loaded for the race, next to the chat's model."
         yield fit(one_line(text), self.cells), style
@@ -107,10 +109,10 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
 
     def _row(self, choice: ModelChoice, cells: int) -> tuple[StyledLine]:
         able = not choice.problem
-        mark = ("● ", "$primary") if choice.key in self._taken else "  "
+        mark = ("● ", "$primary") if choice.key in self._added else "  "
         place = choice.place if cells >= 60 else ""
         name = fit(choice.title, max(8, cells - 24 - width(place)))
-        said = fit(choice.what, max(0, cells - 6 - width(name) - width(place)))
-        gap = max(1, cells - 2 - width(name) - width(said) - width(place) - 2 * bool(place))
-        title, what = (name, "bold" if able else "$faint"), (said, "$quiet" if able else "$faint")
-        return (line(mark, title, " " * gap, what, ("  " + place if place else "", "$faint")),)
+        what = fit(choice.what, max(0, cells - 6 - width(name) - width(place)))
+        gap = " " * max(1, cells - 2 - width(name) - width(what) - width(place) - 2 * bool(place))
+        left = line(mark, (name, "bold" if able else "$faint"), gap, (what, "$quiet" if able else "$faint"))
+        return ((*left, ("  " + place if place else "", "$faint")),)

@@ -1,4 +1,4 @@
-"""One lane of a race on the screen: whose it is, its text, its clock and figures, and how its tokens compare."""
+"""The pane of a lane: its method and model, text, clock, figures, and the comparison of its tokens."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from ..transcript.run_text import RunText
 from .state import LaneFigures
 
 ROOMY, SNUG = 11, 7
-"""Rows from which on a pane has three rows of figures, or two; smaller ones have one."""
+"""Least rows of a pane with three rows of figures, and with two."""
 
 PLACES = ("1st", "2nd", "3rd", "4th")
 
 BADGE = "bold $background on $primary"
 """Style of a lane's number."""
+
+Parts = list[tuple[str, str]]
+"""Texts, each with its style."""
 
 
 class PaneTitle(Widget):
@@ -37,30 +40,30 @@ class PaneTitle(Widget):
 
     def render(self) -> Content:
         state, room = self.state, self.size.width
-        left: list[tuple[str, str]] = [(f" {state.number} ", BADGE)]
+        right: Parts = []
         if state.place is not None:
             style = "bold $background on $success" if state.place == 1 else "bold $foreground on $panel"
             right = [(f" {PLACES[state.place - 1]} ", style)]
         elif state.paused:
             right = [("‖ ", "bold $accent on $panel")]
-        else:
-            right = []
         used = 4 + sum(len(text) for text, _ in right)
-        label = f" {state.label}" if state.label else ""
-        # The model may take what the method leaves, and half of the row at least.
-        name = fit(state.name, max(4, room - used - min(width(state.model) + 3, room // 2) if state.model else room - used))
+        label = f" {state.label} " if state.label else " "
+        # The model takes the cells after the method, and at least half of the row.
+        model_room = min(width(state.model) + 3, room // 2) if state.model else 0
+        name = fit(state.name, max(4, room - used - model_room))
         model = f" · {fit(state.model, room - used - width(name) - 3)}" if state.model else ""
         used += width(model)
-        if len(label) + width(name) + used + 1 <= room:
-            right = [(label + " ", f"{LABEL_STYLES.get(state.label, '$quiet')} on $panel"), *right]
-            used += len(label) + 1
-        gap = " " * max(0, room - used - width(name))
-        named = [(f" {name}", "bold $foreground on $panel"), (model, "$foreground on $panel"), (gap, "on $panel")]
-        return Content.assemble(*left, *named, *right)
+        if len(label) + width(name) + used <= room:
+            right = [(label, f"{LABEL_STYLES.get(state.label, '$quiet')} on $panel"), *right]
+            used += len(label)
+        gap = (" " * max(0, room - used - width(name)), "on $panel")
+        badge = (f" {state.number} ", BADGE)
+        named = [(f" {name}", "bold $foreground on $panel"), (model, "$foreground on $panel")]
+        return Content.assemble(badge, *named, gap, *right)
 
 
 class PaneFoot(Widget):
-    """A pane's bar and figures: three rows, two or one."""
+    """A pane's bar and figures, in three rows, two or one."""
 
     DEFAULT_CSS = "PaneFoot { height: 3; padding: 0 1; background: $background; color: $quiet; }"
 
@@ -90,33 +93,34 @@ class PaneFoot(Widget):
         right = f" {_amount(state)}"
         cells = max(4, room - max(11, len(right)))
         share = state.amount / state.expected if state.expected else 0.0
-        drawn = eighths(share, cells)
-        return Content.assemble(
-            (drawn + " " * (cells - len(drawn)), f"${bar_name(state.tokens_per_step)} on $panel"),
-            (right.rjust(room - cells), "$quiet"),
-        )
+        filled = eighths(share, cells).ljust(cells)
+        style = f"${bar_name(state.tokens_per_step)} on $panel"
+        return Content.assemble((filled, style), (right.rjust(room - cells), "$quiet"))
 
-    def _figures(self, room: int, wanted: tuple[str, ...]) -> Content:
+    def _figures(self, room: int, names: tuple[str, ...]) -> Content:
+        """Draw figures in order, as many as fit."""
         state = self.state
         if state.slowed:
-            wanted = tuple(name for name in wanted if name not in ("speed", "other"))
-        amount = _amount(state)
-        parts: dict[str, list[tuple[str, str]]] = {
+            names = tuple(name for name in names if name not in ("speed", "other"))
+        passes, _, unit = counted(state.passes, "pass", "passes").partition(" ")
+
+        def figure(value: str, unit: str = "") -> Parts:
+            return [(value, "bold $foreground"), (f" {unit}" if unit else "", "$quiet")]
+
+        parts: dict[str, Parts] = {
             "sign": [(state.sign, f"bold {state.mark_style}")],
-            "speedup": [(times(state.speedup) if state.speedup else "", "bold $foreground")],
-            "seconds": [(f"{state.passes:,}", "bold $foreground"), (" passes" if state.passes != 1 else " pass", "$quiet")]
-            if state.slowed
-            else [(clock_of(state.seconds), "bold $foreground")],
-            "speed": [(rate(state.speed), "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
-            "other": [(rate(state.tokens_per_second), "bold $foreground"), (" tokens/s", "$quiet")],
-            "step": [(_step(state), "bold $foreground"), (" tokens a pass", "$quiet")],
-            "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {amount.partition(' ')[2]}", "$quiet")],
+            "speedup": figure(times(state.speedup) if state.speedup else ""),
+            "seconds": figure(passes, unit) if state.slowed else figure(clock_of(state.seconds)),
+            "speed": figure(rate(state.speed), f"{SHORT[state.unit]}/s"),
+            "other": figure(rate(state.tokens_per_second), "tokens/s"),
+            "step": figure(_step(state), "tokens a pass"),
+            "amount": figure(*_amount(state).split(" ")),
         }
-        if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted) - 2 > room:
+        if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in names) - 2 > room:
             parts["step"][1] = ("/pass", "$quiet")
-        line: list[tuple[str, str]] = []
+        line: Parts = []
         used = 0
-        for name in wanted:
+        for name in names:
             size = sum(width(text) for text, _ in parts[name])
             gap = 2 if line else 0
             if size and used + gap + size <= room:
@@ -135,7 +139,7 @@ class PaneFoot(Widget):
         line = Content.assemble(*parts, (mark, state.mark_style))
         if state.unit == "tokens" or not state.amount:
             return line
-        # The row above has characters and tokens, and little room for more.
+        # The row above has characters and tokens, so this one has the tokens a pass.
         step = _step(state)
         for words in (" tokens a pass", "/pass"):
             if (gap := room - line.cell_length - len(step) - len(words)) >= 2:
@@ -148,7 +152,6 @@ def _step(state: LaneFigures) -> str:
 
 
 def _amount(state: LaneFigures) -> str:
-    """What a lane has written: `1 token`."""
     return counted(state.amount, SHORT[state.unit].removesuffix("s"))
 
 
@@ -169,11 +172,9 @@ class RacePane(Vertical):
         yield self.foot
 
     def on_resize(self) -> None:
-        rows = 3 if self.size.height >= ROOMY else 2 if self.size.height >= SNUG else 1
-        self.foot.styles.height = rows
+        self.foot.styles.height = 1 + sum(self.size.height >= least for least in (ROOMY, SNUG))
 
     def show(self, state: LaneFigures, answer: Answer, note: str = "") -> None:
-        """Show a lane as it is now."""
         self.text.show(answer, one_line(note))
         for part in (self.title, self.foot):
             if part.state != state:

@@ -1,4 +1,4 @@
-"""The race on the screen: two to four panes, and the results below them."""
+"""The screen of a race: two to four panes, and the results below them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ...race.lane import Racer
 from ...race.race import Race
 from ...race.record import RaceRecord
 from ...render.numbers_page import SURE
@@ -31,24 +30,24 @@ from .photo_finish import PhotoFinish, too_close
 from .state import live_state, standings
 
 SIDE_BY_SIDE = 36
-"""Cells that a pane needs beside another."""
+"""Least cells of a pane next to another."""
 
 FIGURES_SECONDS = 0.12
 """Between two updates of the figures: as fast as they can be read."""
 
 LEGEND_FROM = 110
-"""Narrower headers have no room for the legend beside the prompt."""
+"""Least cells of a header with a legend."""
 
 
 class RaceHeader(Widget):
-    """One line: what is raced on, what the colours mean, and how it stands."""
+    """The line at the top: prompt, legend, and the state of the race."""
 
     DEFAULT_CSS = "RaceHeader { height: 1; padding: 0 1; background: $surface; color: $quiet; }"
 
     def __init__(self, prompt: str) -> None:
         super().__init__()
         self._prompt = one_line(prompt)
-        self._way: Colouring = "off"
+        self._colouring: Colouring = "off"
         self.state: tuple[str, str] = ("", "")
 
     def say(self, text: str, style: str) -> None:
@@ -56,14 +55,14 @@ class RaceHeader(Widget):
             self.state = (text, style)
             self.refresh()
 
-    def colouring(self, way: Colouring) -> None:
-        self._way = way
+    def set_colouring(self, colouring: Colouring) -> None:
+        self._colouring = colouring
         self.refresh()
 
     def render(self) -> Content:
         left, right = Content.styled("race", "bold $primary"), Content.styled(*self.state)
         if self.size.width >= LEGEND_FROM:
-            right = Content.assemble(*legend_line(self._way), "   ", right)
+            right = Content.assemble(*legend_line(self._colouring), "   ", right)
         room = self.size.width - left.cell_length - right.cell_length - 8
         if room > 8:
             left = Content.assemble(left, ("  ·  ", "$faint"), (fit(self._prompt, room), "$foreground"))
@@ -93,7 +92,8 @@ class RaceScreen(ClosingScreen[None]):
     ) -> None:
         super().__init__()
         self.race = race
-        self._host, self._export = host, export
+        self._host = host
+        self._export = export
         self.panes = [RacePane() for _ in race.racers]
         self._header = RaceHeader(race.prompt)
         self._lanes = Container(*self.panes, id="lanes")
@@ -114,17 +114,14 @@ class RaceScreen(ClosingScreen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        self.colouring(self._host.view.colouring)
-        self.thoughts(self._host.view.thoughts)
+        self.set_colouring(self._host.view.colouring)
+        self.set_thoughts(self._host.view.thoughts)
         self.refresh_race(now=True)
 
-    def on_resize(self) -> None:
-        self._arrange()
-
-    # Showing
+    # Drawing
 
     def refresh_race(self, now: bool = False) -> None:
-        """Show what changed: texts at once, figures a few times a second."""
+        """Redraw: texts at once, figures no faster than they can be read."""
         if not self._lanes.is_attached:
             return
         race = self.race
@@ -134,39 +131,43 @@ class RaceScreen(ClosingScreen[None]):
         due = FIGURES_SECONDS - (monotonic() - self._drawn)
         full = now or state != self._state or due <= 0
         if full:
-            self._state, self._drawn = state, monotonic()
+            self._state = state
+            self._drawn = monotonic()
         elif self._later is None:
             self._later = self.set_timer(due, self._catch_up)
         for i, (pane, racer) in enumerate(zip(self.panes, race.racers, strict=True)):
-            shown = live_state(race, i) if full else pane.foot.state
-            pane.show(shown, racer.answer, note=racer.error or _about_runs(racer))
+            unknown = racer.done and racer.answer.figures.certainty == "unknown"  # a server does not show its passes
+            figures = live_state(race, i) if full else pane.foot.state
+            pane.show(figures, racer.answer, note=racer.error or (SURE["unknown"] if unknown else ""))
         if full:
-            self._around()
+            self._header.say(*self._status())
+            self._keys.key_context = self.key_context
+            over = not (race.running or race.settling)
+            if over:
+                self._finish.show(standings(race))
+            self._finish.set_class(over, "-shown")
 
     def _catch_up(self) -> None:
         self._later = None
         self.refresh_race(now=True)
 
-    def _around(self) -> None:
+    def _status(self) -> tuple[str, str]:
+        """Describe the state of the race in a word, with its style."""
         race = self.race
+        if race.running and self._stopping:
+            return "stopping", "$warning"
+        if race.running and race.paused:
+            return "‖ paused", "bold $accent"
+        if race.running and race.models.loading is not None:
+            return "● loading", "$success"
         if race.running:
-            racing = pace_of(race.pace) if race.pace else "racing"
-            word = "‖ paused" if race.paused else "● loading" if race.models.loading is not None else f"● {racing}"
-            word = "stopping" if self._stopping else word
-            self._header.say(word, "$warning" if self._stopping else "bold $accent" if race.paused else "$success")
-        elif race.settling:
-            self._header.say(f"● round {race.round}", "$success")
-        else:
-            self._header.say("photo finish" if too_close(standings(race)) else "finished", "bold $primary")
-        self._keys.key_context = self.key_context
-        shown = not (race.running or race.settling)
-        if shown:
-            self._finish.show(standings(race))
-        self._finish.set_class(shown, "-shown")
+            return f"● {pace_of(race.pace) if race.pace else 'racing'}", "$success"
+        if race.settling:
+            return f"● round {race.round}", "$success"
+        return "photo finish" if too_close(standings(race)) else "finished", "bold $primary"
 
     @property
     def key_context(self) -> KeyContext:
-        """What the user is doing, and the keys that matter for it."""
         race = self.race
         around = (("race_help", ""), ("race_theme", ""), ("race_colours", ""), ("race_up race_down", "scroll"))
         if race.running:
@@ -176,15 +177,15 @@ class RaceScreen(ClosingScreen[None]):
         done = (("race_leave", ""), ("race_rerun", ""), ("race_export", ""))
         return KeyContext("A race is finished", hints(*done, *around), self)
 
-    def _arrange(self) -> None:
-        """Side by side where there is room for it, else two by two, else one below the other."""
+    def on_resize(self) -> None:
+        """Arrange the panes side by side if there is room, else two by two, else one below the other."""
         count, cells = len(self.panes), self.app.size.width
-        columns = count if cells // count >= SIDE_BY_SIDE else 2 if count > 2 and cells // 2 >= SIDE_BY_SIDE else 1
+        columns = next((columns for columns in (count, 2) if cells // columns >= SIDE_BY_SIDE), 1)
         rows = -(-count // columns)
         self._lanes.styles.grid_size_columns = columns
         self._lanes.styles.grid_size_rows = rows
         for i, pane in enumerate(self.panes):
-            # The last of three takes the room of two.
+            # The last of three is as wide as two.
             pane.styles.column_span = columns if i == count - 1 and columns > 1 and count % columns else 1
 
     # Keys
@@ -193,7 +194,7 @@ class RaceScreen(ClosingScreen[None]):
         if self.race.running and not self._stopping:
             self.race.cancel()
             self._stopping = True
-            self._host.stir()
+            self._host.expect_events()
             self.refresh_race(now=True)
         else:
             self.dismiss(None)
@@ -201,19 +202,20 @@ class RaceScreen(ClosingScreen[None]):
     def action_rerun(self) -> None:
         self.race.start()
         self._stopping = False
-        self._host.stir()
+        self._host.expect_events()
         self.refresh_race(now=True)
 
     def action_pause(self) -> None:
         if self.race.running:
             served = [racer for racer in self.race.served if not racer.done]
             if served and not self.race.paused:
-                rest = " The other panes wait." if len(served) < sum(not racer.done for racer in self.race.racers) else ""
-                self._host.tell(f"A server's answer cannot be paused; esc stops it.{rest}")
-                if not rest:
+                can_wait = len(served) < sum(not racer.done for racer in self.race.racers)
+                wait = " The other panes wait." if can_wait else ""
+                self._host.tell(f"A server's answer cannot be paused; esc stops it.{wait}")
+                if not can_wait:
                     return
             self.race.pause()
-            self._host.stir()
+            self._host.expect_events()
         else:
             self._host.tell("Nothing is running. r runs the race again.")
         self.refresh_race(now=True)
@@ -224,20 +226,15 @@ class RaceScreen(ClosingScreen[None]):
             return
         self._export(self.race.record())
 
-    def colouring(self, way: Colouring) -> None:
-        self._header.colouring(effective(way, self.app.no_color))
+    def set_colouring(self, colouring: Colouring) -> None:
+        self._header.set_colouring(effective(colouring, self.app.no_color))
         for pane in self.panes:
-            pane.text.colouring = way
+            pane.text.colouring = colouring
 
-    def thoughts(self, way: Thoughts) -> None:
+    def set_thoughts(self, thoughts: Thoughts) -> None:
         for pane in self.panes:
-            pane.text.thoughts = way
+            pane.text.thoughts = thoughts
 
     def action_scroll_texts(self, direction: int) -> None:
         for pane in self.panes:
             pane.text.scroll_relative(y=direction * max(1, pane.text.size.height // 2), animate=False)
-
-
-def _about_runs(racer: Racer) -> str:
-    """A sentence where a server does not tell which tokens came together."""
-    return SURE["unknown"] if racer.done and racer.answer.figures.certainty == "unknown" else ""

@@ -1,4 +1,4 @@
-"""Who races: a menu of methods of which two to four are chosen, in the order of the panes, on the chat's model or on others."""
+"""The setup of a race: a menu to choose two to four methods, on the chat's model or on others."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ PICKS = MENU_PICKS.replace("m", "")
 """Keys of the methods; m is for models."""
 
 AskModel = Callable[[str, Collection[str], str, Callable[[ModelChoice | None], None]], None]
-"""Asks for a model: title, keys of those that are in already, what is said of them, what to call with the answer."""
+"""Asks for a model: title, keys of models in the race, a sentence about those, a function for the answer."""
 
 ROWS = 9
-"""Methods that are shown at first."""
+"""Methods before the row for more."""
 
 WIDTH = 130
-"""Cells of the frame where the terminal has them: a line for each method."""
+"""Most cells of the frame."""
 
 AROUND = 10
-"""Rows that are not the list's: frame, padding, prompt and line-up."""
+"""Rows around the list: frame, padding, prompt and line-up."""
 
 
 class LanePick(NamedTuple):
-    """A lane that was picked: a method, and its model if that is not the chat's."""
+    """A chosen lane: a method, and its model if that is not the chat's."""
 
     method: str
     choice: ModelChoice | None = None
@@ -53,7 +53,7 @@ class LanePick(NamedTuple):
 
 
 class RaceSetup(FramedScreen[list[LanePick]]):
-    """The menu of methods for a race; answers with the lanes in the order of the panes, None if there is to be none."""
+    """The menu of methods for a race; answers with the lanes in the order of the panes."""
 
     DEFAULT_CSS = """
     RaceSetup {
@@ -75,35 +75,30 @@ class RaceSetup(FramedScreen[list[LanePick]]):
     ) -> None:
         super().__init__("Set up a race", keymap)
         self._ask_model = ask_model
-        self._prompt, self._source = prompt, source
+        self._prompt = prompt
+        self._source = source
         self.lanes = [LanePick(name) for name in chosen]
-        """The lanes, in the order of the panes."""
+        """Chosen lanes, in the order of the panes."""
         ranked = sorted(items, key=lambda item: (bool(item.reason), item.id not in chosen))
         useful = [item for item in ranked if item.id in chosen or not (item.reason or item.id in SELDOM)]
         self._items = (ranked if len(items) <= ROWS else useful)[:ROWS]
         self._rest = [item for item in items if item not in self._items]
-        """Methods behind the last row."""
-        self._refused = ""
-        # Held, not looked up: a resize may reach the screen before its widgets are mounted, and after they are gone.
+        """Methods behind the row for more."""
+        self._refusal = ""
+        # Attributes, as a resize may come before the widgets are mounted, or after they are removed.
         self._quoted = Static(id="race-prompt")
         self._lanes_row = Static(id="race-line")
         self._choices = OptionList()
 
     def hints(self) -> tuple[Hint, ...]:
-        return (*hints(("setup_start", "")), self._picks(), *hints(("setup_choose", ""), ("setup_model", "")))
+        pick = Hint((), "add or remove a method", picks(len(self._items), PICKS))
+        return (*hints(("setup_start", "")), pick, *hints(("setup_choose", ""), ("setup_model", "")))
 
     def ways_out(self) -> tuple[Hint, ...]:
         return hints(("setup_leave", ""), ("menu_help", ""))
 
     def moves(self) -> tuple[Hint, ...]:
         return MOVING
-
-    def _picks(self) -> Hint:
-        return Hint((), "add or remove a method", picks(len(self._items), PICKS))
-
-    @property
-    def chosen(self) -> list[str]:
-        return [lane.method for lane in self.lanes]
 
     def compose(self) -> ComposeResult:
         with self.frame:
@@ -113,8 +108,8 @@ class RaceSetup(FramedScreen[list[LanePick]]):
 
     def on_mount(self) -> None:
         self._choices.set_options(self._options())
-        ids = [item.id for item in self._items]
-        self._choices.highlighted = next((i for i, name in enumerate(ids) if name in self.chosen), 0)
+        methods = [lane.method for lane in self.lanes]
+        self._choices.highlighted = next((i for i, item in enumerate(self._items) if item.id in methods), 0)
         self._layout()
 
     def on_resize(self) -> None:
@@ -125,10 +120,8 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         lines = wrap(one_line(self._prompt), room - 2)
         if len(lines) > 2:
             lines = [lines[0], fit(f"{lines[1]} {lines[2]}", room - 2)]
-        quoted = [("▌ ", "bold $primary"), (lines[0] if lines else "", "$foreground")]
-        quoted += [part for line in lines[1:] for part in (("\n▌ ", "bold $primary"), (line, "$foreground"))]
-        shown = Content.assemble(*quoted, (f"\n{fit(self._source, room)}", "$quiet"))
-        self._quoted.update(shown)
+        quote = [part for line in lines or [""] for part in (("▌ ", "bold $primary"), (f"{line}\n", "$foreground"))]
+        self._quoted.update(Content.assemble(*quote, (fit(self._source, room), "$quiet")))
         choices = self._choices
         choices.styles.max_height = max(4, self.app.size.height * 94 // 100 - AROUND)
         at = choices.highlighted
@@ -148,74 +141,71 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         room = self.room(WIDTH, 9)
         key = f"{PICKS[index]} " if index < len(PICKS) else "  "
         numbers = [number for number, lane in enumerate(self.lanes, 1) if lane.method == item.id]
+        box = (" · ", "$faint") if able else ("   ", "")
         if numbers:
-            shown = " ".join(map(str, numbers)) if len(numbers) < 3 else "".join(map(str, numbers[:3]))
-            box = (shown.center(3), BADGE)
-        else:
-            box = (" · ", "$faint")
+            box = ((" " if len(numbers) < 3 else "").join(map(str, numbers[:3])).center(3), BADGE)
         title = item.title.ljust(max(11, *(len(other.title) for other in self._items)))
         tag = "" if item.tag == "identical" else f"{item.tag}  "
         before = len(key) + 5 + len(title)
-        said = wrap(tag + one_line(item.detail if able else item.reason), max(12, room - before)) or [""]
+        first, *lines = wrap(tag + one_line(item.detail if able else item.reason), max(12, room - before)) or [""]
+        detail = "\n".join((first[len(tag) :], *(" " * before + line for line in lines)))
         return Content.assemble(
             (key, "bold $primary" if able else "$faint"),
-            box if able or numbers else ("   ", ""),
+            box,
             (f" {title} ", "bold" if able else "$faint"),
-            (said[0][: len(tag)], item.tag_style if able else "$faint"),
-            ("\n".join([said[0][len(tag) :], *(" " * before + line for line in said[1:])]), "$quiet" if able else "$faint"),
+            (first[: len(tag)], item.tag_style if able else "$faint"),
+            (detail, "$quiet" if able else "$faint"),
         )
 
     def _line_up(self, room: int) -> Content:
-        if self._refused:
-            return Content.styled(fit(self._refused, room), "$warning")
+        if self._refusal:
+            return Content.styled(fit(self._refusal, room), "$warning")
         if not self.lanes:
             return Content.styled(f"Choose {FEWEST} to {MOST} methods.", "$quiet")
-        first, *others = [lane.name for lane in self.lanes]
-        if not others:
+        first, *opponents = [lane.name for lane in self.lanes]
+        if not opponents:
             return Content.styled(f"Choose one more to race against {first}.", "$quiet")
         parts = [(f" {first} ", "bold $primary")]
-        for number, name in enumerate(others, 2):
+        for number, name in enumerate(opponents, 2):
             parts += [(" against " if number == 2 else " · ", "$quiet"), (name, "bold $primary")]
         return Content.assemble(*parts).truncate(room, ellipsis=True)
 
     def _toggle(self, index: int) -> None:
-        self._refused = ""
+        self._refusal = ""
         if index == len(self._items):
-            self._items, self._rest = [*self._items, *self._rest], []
-            self._layout()
-            return
-        item = self._items[index]
-        if item.reason:
-            self._refused = f"{item.title} cannot run here. {one_line(item.reason)}"
+            self._items += self._rest
+            self._rest = []
+        elif (item := self._items[index]).reason:
+            self._refusal = f"{item.title} cannot run here. {one_line(item.reason)}"
         else:
-            self._turn(LanePick(item.id))
+            self._toggle_lane(LanePick(item.id))
         self._layout()
 
-    def _turn(self, lane: LanePick) -> None:
+    def _toggle_lane(self, lane: LanePick) -> None:
         if lane in self.lanes:
             self.lanes.remove(lane)
         elif len(self.lanes) == MOST:
-            self._refused = f"At most {MOST} can race. Remove one first."
+            self._refusal = f"At most {MOST} can race. Remove one first."
         else:
             self.lanes.append(lane)
 
     def action_model(self) -> None:
-        """Let the method under the cursor run on another model too, or no longer."""
+        """Add the method under the cursor on another model, or remove it."""
         at = self._choices.highlighted
         if at is None or at == len(self._items):
             return
         method = self._items[at].id
 
-        def chosen(choice: ModelChoice | None) -> None:
-            self._refused = ""
+        def choose(choice: ModelChoice | None) -> None:
+            self._refusal = ""
             if choice is not None and not choice.key:
                 self._toggle(at)
             elif choice is not None:
-                self._turn(LanePick(method, choice))
+                self._toggle_lane(LanePick(method, choice))
             self._layout()
 
-        taken = {lane.choice.key if lane.choice is not None else "" for lane in self.lanes if lane.method == method}
-        self._ask_model(f"{method} on which model?", taken, "Already added; enter removes it.", chosen)
+        added = {lane.choice.key if lane.choice is not None else "" for lane in self.lanes if lane.method == method}
+        self._ask_model(f"{method} on which model?", added, "Already added; enter removes it.", choose)
 
     def action_pick(self, index: int) -> None:
         if index < len(self._items):
@@ -229,13 +219,10 @@ class RaceSetup(FramedScreen[list[LanePick]]):
 
     def action_start(self) -> None:
         if len(self.lanes) < FEWEST:
-            self._refused = f"A race takes {FEWEST} to {MOST} methods. Choose {'one more' if self.lanes else 'some'}."
+            self._refusal = f"A race takes {FEWEST} to {MOST} methods. Choose {'one more' if self.lanes else 'some'}."
             self._layout()
         else:
             self.dismiss(self.lanes)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:

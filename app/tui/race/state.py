@@ -1,4 +1,4 @@
-"""What there is to say of a race's lanes: as they are, and as they came in."""
+"""The figures of a race's lanes, during the race and ranked."""
 
 from __future__ import annotations
 
@@ -10,85 +10,91 @@ from ...race.clock import Unit, idle
 from ...race.guests import RaceGuest
 from ...race.lane import Racer
 from ...race.race import Race
-from ..chat.status import STAGES
+
+STAGES = {
+    "import": "starting the runtime",
+    "download": "downloading",
+    "weights": "loading the weights",
+    "check": "checking what this model can verify",
+}
+"""Stage of a load → its words on the screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneFigures:
-    """What there is to say of a lane. Texts are as shown; empty ones have nothing to say."""
+    """The figures of a lane; texts as shown."""
 
     number: int
     name: str
     label: str = ""
-    """What is promised of its text."""
+    """Guarantee about its text: `identical`."""
     doing: str = ""
-    """What goes on while there are no figures yet, or what ended it before its end."""
+    """Activity before there are figures, or the reason of an early end."""
     amount: int = 0
-    """Tokens or characters that it has written."""
+    """Tokens or characters written."""
     expected: int = 1
-    """Amount that a full bar stands for."""
+    """Amount of a full bar."""
     seconds: float = 0.0
-    """Time on the lane's own clock: of decoding."""
+    """Decoding time on the lane's clock."""
     prompt_seconds: float = 0.0
-    """Time of reading the prompt, which is on no clock: the same for all lanes of a model."""
+    """Prefill time, which no clock counts: the same for all lanes of a model."""
     speed: float = 0.0
-    """Amount per second of the clock."""
+    """Amount per second on the clock."""
     tokens_per_step: float = 0.0
     acceptance: float | None = None
     speedup: float = 0.0
-    """Times as fast as the first lane; 0 where unknown."""
+    """Speed as a multiple of the first lane's; 0 if unknown."""
     sign: str = ""
     mark: str = ""
-    """How its tokens compare with the first lane's, in words."""
+    """Comparison of its tokens with the first lane's, in words."""
     mark_style: str = "$quiet"
     place: int | None = None
     running: bool = False
     paused: bool = False
     model: str = ""
-    """Name of the lane's model; empty where all lanes have the same."""
+    """Name of the lane's model; empty if all lanes have the same."""
     unit: Unit = "tokens"
-    """What `amount` is counted in."""
+    """Unit of `amount`."""
     tokens_per_second: float = 0.0
-    """Speed by the clock; shown beside characters."""
+    """Speed in tokens, for lanes measured in characters."""
     passes: int = 0
     slowed: bool = False
-    """In slow motion no speed is told, and passes are the clock."""
+    """Whether the race is in slow motion, where passes replace the clock."""
     unknown: bool = False
-    """A server does not show its passes."""
+    """Whether a server hides its passes."""
     line: int = 0
-    """Length of the shortest text, at which places are given; 0 where all texts are equally long."""
+    """Length of the shortest text, at which the lanes are ranked; 0 for texts of the same length."""
     arrival: float = 0.0
-    """Time on the lane's clock when it reached `line`."""
+    """Time on the lane's clock at `line`."""
     rounds: int = 1
-    """How many there were; the figures are those of the lane's median one."""
+    """Rounds; the figures are those of the median one."""
 
 
 def live_state(race: Race, index: int) -> LaneFigures:
-    """A lane as it is now. In the first one's pane no speed-up is told."""
+    """Measure a lane during the race; the first one has no speed-up."""
     racer = race.racers[index]
     figures = _figures(race, racer, live=racer.position is None and (not racer.done or race.running))
     return figures if index else replace(figures, speedup=0.0)
 
 
 def standings(race: Race) -> list[LaneFigures]:
-    """The lanes by rank."""
-    names = dict(zip((racer.lane for racer in race.racers), called(race), strict=True))
+    """Rank the lanes."""
+    names = dict(zip((racer.lane for racer in race.racers), lane_names(race), strict=True))
     lengths = {racer.track.amount(race.unit) for racer in race.racers if racer.through} - {0}
-    out = []
-    for racer in race.ranking():
-        row = _figures(race, racer)
-        out.append(
-            replace(
-                row,
-                name=names[racer.lane],
-                mark="reference" if racer is race.racers[0] else row.mark,
-                doing=idle(racer.answer) if racer.through else racer.answer.ending,
-                line=race.finish_line if len(lengths) > 1 else 0,
-                arrival=racer.time(race.finish_line, race.unit) if racer.through else 0.0,
-                rounds=race.round,
-            )
+
+    def row(racer: Racer) -> LaneFigures:
+        figures = _figures(race, racer)
+        return replace(
+            figures,
+            name=names[racer.lane],
+            mark="reference" if racer is race.racers[0] else figures.mark,
+            doing=idle(racer.answer) if racer.through else racer.answer.ending,
+            line=race.finish_line if len(lengths) > 1 else 0,
+            arrival=racer.time(race.finish_line, race.unit) if racer.through else 0.0,
+            rounds=race.round,
         )
-    return out
+
+    return [row(racer) for racer in race.ranking()]
 
 
 def _figures(race: Race, racer: Racer, *, live: bool = False) -> LaneFigures:
@@ -123,7 +129,7 @@ def _figures(race: Race, racer: Racer, *, live: bool = False) -> LaneFigures:
 
 
 def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, str, str]:
-    """Sign, words and style that say how a lane's tokens compare with those of the first lane of its model."""
+    """Compare a lane's tokens with the first lane of its model, in a sign, words and their style."""
     mark = race.mark(racer)
     where = f"from token {racer.position + 1:,}" if racer.position is not None else ""
     sign = SIGNS[mark]
@@ -140,20 +146,16 @@ def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, st
             return sign, f"near tie {where}, gap {racer.gap or 0:.2g}", "$warning"
         case "lossy":
             gap = f", gap {racer.gap:.2g}" if racer.gap is not None and racer.gap < 1e6 else ""
-            word = (
-                "differs"
-                if racer.label_is_exact or racer.served
-                else "lossy"
-                if racer.answer.label == "lossy"
-                else "other draws"
-            )
+            word = "lossy" if racer.answer.label == "lossy" else "other draws"
+            if racer.label_is_exact or racer.served:
+                word = "differs"
             return sign, f"{word} {where}{gap}", "$error"
         case _:
             return sign, f"differs {where}: how near a tie?" if racer.position is not None else "", "$quiet"
 
 
-def called(race: Race) -> list[str]:
-    """What tells the lanes apart: methods, models, or both."""
+def lane_names(race: Race) -> list[str]:
+    """Name the lanes by method, model or both, so that the names differ."""
     names, models = [racer.entry.name for racer in race.racers], race.model_names
     if not any(models):
         return names
@@ -163,12 +165,12 @@ def called(race: Race) -> list[str]:
 
 
 def effective_label(race: Race, racer: Racer) -> str:
-    """What is promised of a lane's text. It is a promise about the lane's own model: beside another it would say too much."""
+    """Choose a lane's label. It holds for the lane's own model; next to another model it would promise too much."""
     return racer.answer.label if racer.entry.key == race.racers[0].entry.key else ""
 
 
 def doing_of(race: Race, racer: Racer) -> str:
-    """What goes on before there are figures, or why there are no more."""
+    """Describe a lane's activity before there are figures, or its early end."""
     if racer.done:
         return idle(racer.answer) if racer.through else racer.answer.ending
     if racer.tokens:

@@ -1,4 +1,4 @@
-"""What the tour says: a slim bar below the text that it is about."""
+"""The caption of the tour: a slim bar below its text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GUTTER = 10
 
 
 class Caption(Widget):
-    """The caption of the tour: which step this is and how to leave, beside a sentence and its figures or keys."""
+    """The caption of the tour: the step and the key to leave, then a sentence with its figures or keys."""
 
     DEFAULT_CSS = """
     Caption { height: 2; max-width: 106; padding: 0 1; background: $surface; color: $foreground; border-left: outer $accent; }
@@ -23,19 +23,19 @@ class Caption(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.said: tuple[int, str, str] = (0, "", "")
-        """Step, sentence, what goes with it."""
+        self.state: tuple[int, str, str] = (0, "", "")
+        """Step, sentence, and its figures or keys."""
 
-    def say(self, step: int, sentence: str, beside: str = "") -> None:
-        if self.said != (step, sentence, beside):
-            self.said = (step, sentence, beside)
+    def say(self, step: int, sentence: str, detail: str = "") -> None:
+        if self.state != (step, sentence, detail):
+            self.state = (step, sentence, detail)
             self.refresh()
 
     def render(self) -> Content:
-        """The sentence wraps; what goes with it takes the second line where the sentence leaves it."""
-        step, sentence, beside = self.said
+        """Wrap the sentence; the detail takes the second line if it is free."""
+        step, sentence, detail = self.state
         room = max(1, self.size.width - GUTTER)
-        text = Content.assemble((sentence, "$foreground"), "\n" if width(sentence) <= room else "  ", (beside, "bold $accent"))
+        text = Content.assemble((sentence, "$foreground"), "\n" if width(sentence) <= room else "  ", (detail, "bold $accent"))
         lines = [*text.wrap(room), Content(""), Content("")][:2]
         gutter = (Content.styled(f"{step} of {STEPS}", "bold $primary"), Content.styled("esc ends", "$quiet"))
         rows = zip(gutter, lines, strict=True)

@@ -1,5 +1,5 @@
-"""The tour: one token at a time, the same text in runs, a race; then it is the person's turn. All of it runs live, on the model
-that is loaded, at a pace that eyes can follow."""
+"""The tour: one token at a time, the same text in runs, a race; then it is the user's turn. It runs live on the loaded model,
+slowly enough to watch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ...race.subject import drafts, race_prompt, suggest_methods
 from ...render.verdict import against
 from ...settings.keymap import shown_keys
 from ..actions.history import ChatHistory
-from ..actions.race import Races
 from ..host import Host
+from ..race.races import Races
 from ..race.state import standings
 from .caption import Caption
 
@@ -30,65 +30,67 @@ TEXT = (
     "A small model runs ahead and guesses. The large one checks all the guesses in one pass, keeps those that it agrees with, "
     "and writes the next word itself. So the text stays the same, and it takes fewer passes."
 )
-"""The answer: it says what there is to see, and a draft model and a lookup both guess well in it."""
+"""The answer: it explains the picture, and both a draft model and a lookup guess it well."""
 PROMPT = f"Repeat this text exactly: {TEXT}"
-"""What the tour sends."""
 BEGINNING = f"{TEXT}\n\n{TEXT}\n\nA small model"
-"""The same for a base model, which goes on from a text."""
+"""The prompt for a base model, which continues a text."""
 NEXT = "Turn this into a JSON array: lantern, compass, telescope, notebook"
-"""What is in the input box at the end."""
+"""Message in the input box at the end."""
 NEXT_BEGINNING = "Rivers of Europe:\n- Danube\n- Rhine\n-"
 """The same for a base model."""
 
 PLAIN = "Plain decoding: one pass through the model, one token."
-"""The first sentence."""
 GUESSES = {"draft": "A draft model guesses ahead", "lookup": "Guesses from the text so far"}
-"""Methods that the tour switches to, first those that are soonest explained, and what is said of each."""
+"""Methods that the tour prefers, those easiest to explain first → their sentences."""
 
 TICK = 1 / 30
-"""Seconds between two looks at how far things are."""
+"""Seconds between two checks."""
 PLAIN_BEAT, PLAIN_SECONDS = 0.3, 4.5
-"""Seconds for each pass that gives one token, and for all of them."""
+"""Seconds for a pass of one token, and for all of them."""
 RUN_BEAT, RUN_SECONDS = 1.0, 8.0
-"""The same for passes that give several."""
+"""Seconds for a pass of several tokens, and for all of them."""
 REST_SECONDS = 3.0
-"""The rest of the answer comes at full speed, and may take this long."""
+"""Longest rest of the answer, at full speed."""
 RACE_SECONDS, LONGEST_RACE = 7.0, 9.0
-"""What the slowest lane should take, and what a race may take."""
+"""Seconds for the slowest lane, and for the race at most."""
 LOOK_SECONDS, READ_SECONDS = 2.0, 4.0
-"""Time to look at the whole answer, and to read how the race ended."""
+"""Time to look at the whole answer, and to read the result of the race."""
 
 ENDS = {"died": "the engine stopped.", "error": "the model could not answer."}
-"""Finish reason of an answer that nothing can follow → what is said."""
+"""Finish reason that ends the tour → its sentence."""
 
 
 class TourOver(Exception):
-    """The tour ends early. Its text says why, where that has to be said."""
+    """The tour ends early; the text is a reason to show, or empty."""
 
 
 class Tour:
-    """The tour as it goes."""
+    """The running tour."""
 
     def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:
-        self.host, self.dialogue, self._races, self._chat_history = host, host.dialogue, races, chat_history
-        self._screen, self._chat, self._text = host.box.screen, host.dialogue.transcript, host.box.text
+        self.host = host
+        self.dialogue = host.dialogue
+        self._races = races
+        self._chat_history = chat_history
+        self._screen = host.box.screen
+        self._chat = host.dialogue.transcript
+        self._text = host.box.text
         self._caption = self._screen.query_one(Caption)
         self._clock = 0.0
-        """Seconds of the tour; none pass while another screen lies over its own."""
+        """Seconds of the tour, without those below another screen."""
         self._answer: Answer | None = None
         self._method = host.dialogue.method
         self._before = self._chosen()
-        """The method that had been chosen before the tour; None for the model's own."""
+        """Method chosen before the tour; None for the model's default."""
         self._pace = host.dialogue.pace
-        """The pace that the tour has set."""
+        """Pace set by the tour."""
         self._cut = False
-        """The tour itself has stopped the answer."""
-        self._taken = False
-        """The person goes on alone, and the answer stays theirs."""
+        """Whether the tour has stopped the answer."""
+        self._user_took_over = False
         self._pass_seconds = 0.0
-        """Seconds of a pass that gives one token."""
-        self._lent = False
-        """The tour has put a message into the input box."""
+        """Seconds of a pass of one token."""
+        self._filled_box = False
+        """Whether the message in the input box is the tour's."""
 
     async def play(self) -> None:
         try:
@@ -106,12 +108,12 @@ class Tour:
 
     @property
     def _next(self) -> str:
-        """What stands in the input box at the end."""
+        """Message for the input box at the end."""
         return NEXT_BEGINNING if self.dialogue.completes else NEXT
 
     def clear_box(self) -> None:
-        """Take the tour's own message out of the input box, unless the person has made it theirs."""
-        if self._lent and self.host.box.text == self._next:
+        """Remove the tour's message from the input box, unless the user has changed it."""
+        if self._filled_box and self.host.box.text == self._next:
             self.host.box.put("")
 
     # The steps
@@ -119,7 +121,7 @@ class Tour:
     async def _begin(self) -> None:
         if self._chat.entries:
             self.host.new_chat()
-        self._chat_history.aside = self._chat = self.dialogue.transcript
+        self._chat_history.tour_chat = self._chat = self.dialogue.transcript
         self._text = self.host.box.text
         self.host.box.focus()
         self._caption.display = True
@@ -144,18 +146,18 @@ class Tour:
             self._pass_seconds = figures.decode_seconds / figures.steps
 
     def _fast(self) -> str:
-        """The method to switch to; empty if the model has none that drafts."""
+        """Choose a method that drafts; empty if the model has none."""
         dialogue = self.dialogue
-        known = (name for name in (*GUESSES, *suggest_methods(dialogue)) if name in dialogue.methods)
-        return next((name for name in known if name not in dialogue.unavailable and drafts(dialogue, name)), "")
+        names = (name for name in (*GUESSES, *suggest_methods(dialogue)) if name in dialogue.methods)
+        return next((name for name in names if name not in dialogue.unavailable and drafts(dialogue, name)), "")
 
     async def _in_runs(self, fast: str) -> None:
-        if not self._writing:  # it was a short one
+        if not self._writing:  # a short answer
             return
         self._switch(fast)
         self._set_pace(1 / RUN_BEAT)
-        said = f"{GUESSES.get(fast, f'{fast} guesses ahead')}: each coloured stretch took one pass."
-        await self._passes(2, said, RUN_SECONDS)
+        sentence = f"{GUESSES.get(fast, f'{fast} guesses ahead')}: each coloured stretch took one pass."
+        await self._passes(2, sentence, RUN_SECONDS)
         self._set_pace(0.0)
         if self._writing and not await self._until(lambda: not self._writing, REST_SECONDS):
             self._cut = self.dialogue.cancel()
@@ -168,11 +170,11 @@ class Tour:
         if len(names) < FEWEST or subject is None or self._answer is None:
             return
         rate = len(self._answer.log.tokens) / RACE_SECONDS
-        race = Race(dialogue, *subject, [races.entry(name) for name in names], races.heard)
+        race = Race(dialogue, *subject, [races.entry(name) for name in names], races.closed_ids)
         race.pace = rate if rate * self._pass_seconds < 1 else 0.0
-        if self._cut:  # the model knows no end: as much as plain decoding writes in time, while others take their turns
-            fit = LONGEST_RACE / len(names) / max(self._pass_seconds, TICK / 10)
-            race.max_tokens = min(len(self._answer.log.tokens), round(fit))
+        if self._cut:  # the model finds no end: as many tokens as plain decoding writes in its share of the time
+            most = LONGEST_RACE / len(names) / max(self._pass_seconds, TICK / 10)
+            race.max_tokens = min(len(self._answer.log.tokens), round(most))
         chat, self._caption = self._caption, Caption()
         self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if race.pace else ''}.")
         screen = races.begin(race, self._caption)
@@ -205,25 +207,25 @@ class Tour:
         box, keymap = self.host.box, self.host.live.keymap
         if not box.text.strip():
             box.put(self._next)
-            self._lent = True
+            self._filled_box = True
         self._text = box.text
         self._give_back()
         switch, race, keys = (shown_keys(id, keymap) for id in ("next_method", "race", "help"))
         if fast:
-            again = f"{switch} next method   {race} race   {keys} all keys"
-            self._say(4, "Your turn: enter sends this message.", again)
+            detail = f"{switch} next method   {race} race   {keys} all keys"
+            self._say(4, "Your turn: enter sends this message.", detail)
         else:
             self._say(4, "No method can guess ahead for this model. /model builtin loads one where several can.")
         await self._until(lambda: False)
 
-    # What they are made of
+    # Parts of the steps
 
     @property
     def _writing(self) -> bool:
         return self._answer is not None and self.dialogue.answer is self._answer
 
-    def _say(self, step: int, sentence: str, beside: str = "") -> None:
-        self._caption.say(step, sentence, beside)
+    def _say(self, step: int, sentence: str, detail: str = "") -> None:
+        self._caption.say(step, sentence, detail)
 
     def _chosen(self) -> str | None:
         return self.dialogue.method if self.dialogue.chosen else None
@@ -231,25 +233,25 @@ class Tour:
     def _switch(self, name: str | None) -> None:
         self.dialogue.switch(name)
         self._method = self.dialogue.switching or self.dialogue.method
-        self._went_on()
+        self._redraw()
 
     def _set_pace(self, passes: float) -> None:
         self._pace = passes
         self.dialogue.set_pace(passes)
 
     def _give_back(self) -> None:
-        """The pace and the method that were in force before, unless the person has chosen others since."""
+        """Restore pace and method, unless the user has changed them."""
         if self.dialogue.pace == self._pace:
             self._set_pace(self.host.live.settings.pace)
         if (self.dialogue.switching or self.dialogue.method) == self._method:
             self._switch(self._before)
 
-    def _went_on(self) -> None:
-        self.host.stir()
+    def _redraw(self) -> None:
+        self.host.expect_events()
         self.host.changed()
 
     async def _passes(self, step: int, sentence: str, seconds: float) -> None:
-        """Let the answer take passes for some seconds, or until it ends, and count them."""
+        """Count the passes of the answer for some seconds, or until it ends."""
         answer = self._answer
         if answer is None or answer.done:
             return
@@ -264,7 +266,7 @@ class Tour:
             self._say(step, sentence, f"{counted(more, 'token')}, {counted(passes, 'pass', 'passes')}")
 
     async def _until(self, condition: Callable[[], bool], most: float = inf) -> bool:
-        """Wait until something has come about; whether it has, within so many seconds."""
+        """Wait for a condition; False if it does not hold within `most` seconds."""
         end = self._clock + most
         while not condition():
             if self._clock >= end:
@@ -273,20 +275,24 @@ class Tour:
         return True
 
     async def _tick(self) -> float:
-        """Let a moment pass; its seconds."""
-        begun = monotonic()
+        """Sleep for a tick, and longer below another screen; return the seconds of the tick.
+
+        Raises:
+            TourOver: the user took over, or the answer ended unexpectedly.
+        """
+        start = monotonic()
         await asyncio.sleep(TICK)
-        seconds = monotonic() - begun
+        seconds = monotonic() - start
         while not (self._screen.is_active or (self._races.screen is not None and self._races.screen.is_active)):
             await asyncio.sleep(TICK)
-        if not self._screen.app.is_running:  # the whole chat ends, and the widgets go one by one
+        if not self._screen.app.is_running:
             raise TourOver
         self._clock += seconds
         dialogue, answer = self.dialogue, self._answer
         typed, switched = self.host.box.text != self._text, (dialogue.switching or dialogue.method) != self._method
-        theirs = self._writing and (switched or dialogue.paused)
-        if typed or theirs or dialogue.pace != self._pace or dialogue.transcript is not self._chat:
-            self._taken = True
+        steered = self._writing and (switched or dialogue.paused)
+        if typed or steered or dialogue.pace != self._pace or dialogue.transcript is not self._chat:
+            self._user_took_over = True
             raise TourOver
         if answer is not None and answer.reason in ENDS:
             raise TourOver(ENDS[answer.reason])
@@ -300,14 +306,14 @@ class Tour:
             return
         self._caption.display = False
         self._screen.remove_class("-tour")
-        if self._writing and not self._taken:
+        if self._writing and not self._user_took_over:
             dialogue.cancel()
         self._give_back()
-        self._went_on()
+        self._redraw()
 
 
 def outcome(race: Race) -> str:
-    """Who won a race, and by how much: in slow motion by passes, which are the same at any pace."""
+    """Describe the result of a race; in slow motion by passes, which are the same at any pace."""
     rows, first = standings(race), race.racers[0]
     best, level = rows[0], [row.name for row in rows if row.place == 1]
     if len(level) > 1 and not race.slowed:

@@ -1,4 +1,4 @@
-"""How the tour begins and ends: by key, command, or the welcome screen."""
+"""Start and end of the tour, by key, command, or the welcome screen."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from textual.worker import Worker
 
 from ....errors import NotPossible
 from ...settings import actions
+from ..actions.dispatch import runs
 from ..actions.history import ChatHistory
-from ..actions.race import Races
-from ..actions.registry import runs
 from ..host import Host
+from ..race.races import Races
 
 if TYPE_CHECKING:
     from .tour import Tour
 
 Start = Literal["begin", "offer", ""]
-"""What a chat starts with: the tour, or a line that offers it to somebody new."""
+"""Start of a chat: the tour, a line that offers it to a new user, or neither."""
 
 
 class Tours:
     """Starts the tour and ends it."""
 
     def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:
-        self.host, self._races, self._chat_history = host, races, chat_history
+        self.host = host
+        self._races = races
+        self._chat_history = chat_history
         self._worker: Worker[None] | None = None
         self._tour: Tour | None = None
 
@@ -41,7 +43,7 @@ class Tours:
         self._worker = self.host.box.run_worker(self._tour.play(), group="tour")
 
     def leave(self) -> bool:
-        """End it; False if there is none."""
+        """End the tour; False if there is none."""
         worker, self._worker = self._worker, None
         if worker is None or worker.is_finished or self._tour is None:
             return False

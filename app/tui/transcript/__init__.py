@@ -1,1 +1,1 @@
-"""The text itself."""
+"""The transcript, and other views of runs and lines."""

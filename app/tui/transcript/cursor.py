@@ -1,4 +1,4 @@
-"""Which run of the transcript is being looked into: the one under the mouse, or the one that a cursor moved by keys is on."""
+"""The run cursor: the run under the mouse, or the one that keys move to."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ Move = Literal["previous", "next", "above", "below", "first", "last"]
 
 
 class RunCursor:
-    """The run cursor of a view. The mouse's run is a passing one; keys take the focus and keep theirs in sight.
+    """The run cursor of a view. The mouse inspects in passing; keys take the focus and keep the run in sight.
 
     Args:
-        view: the transcript's.
-        told: called with the answer of which another run is looked into, or none any more.
+        moved: called with the answer whose inspected run has changed.
     """
 
-    def __init__(self, view: BlockStack, told: Callable[[Answer], object]) -> None:
+    def __init__(self, view: BlockStack, moved: Callable[[Answer], object]) -> None:
         self.view = view
-        self._told = told
+        self._moved = moved
         self.spot: RunSpot | None = None
-        """Block and run; None if no run is looked into."""
+        """Block and index of the inspected run, if any."""
         self.place: Place | None = None
-        """The rows that show it."""
+        """Rows of the run."""
         self.by_keys = False
         """Whether keys move it."""
         self.at_end = False
-        """Whether it is the last run of all, or was when the text last grew."""
-        self._cell = 0  # what moves up and down keep to
+        """Whether it was on the last run when the text last grew."""
+        self._cell = 0  # column for moves up and down
         self._followed = False  # whether the view followed the end before
 
     @property
@@ -40,20 +39,22 @@ class RunCursor:
         entry = self.view.blocks[self.spot.block].entry if self.spot is not None else None
         return entry if isinstance(entry, Answer) else None
 
-    def lit(self, block: int, row: int) -> int:
-        """The run to show as chosen in a row; −1 if there is none."""
+    def run_in(self, block: int, row: int) -> int:
+        """Find the inspected run in a row; −1 if it is elsewhere."""
         if self.spot is None or self.place is None or self.spot.block != block:
             return -1
         return self.spot.run if self.place.first <= row <= self.place.last else -1
 
     @property
     def sign(self) -> str:
-        """Stands for a run of which nothing is to be seen; empty for others."""
+        """Sign for a run without visible text; empty for others."""
         answer = self.answer
         if self.place is None or self.place.visible or self.spot is None or answer is None:
             return ""
-        own = answer.own_text(self.spot.run)
-        return "⏎" if "\n" in own else "␣" if own.isspace() else "◌"
+        text = answer.own_text(self.spot.run)
+        if "\n" in text:
+            return "⏎"
+        return "␣" if text.isspace() else "◌"
 
     # By keys
 
@@ -61,11 +62,10 @@ class RunCursor:
         self.view.make_room(strip_rows(self.view.size.height) if self.by_keys else 0)
 
     def start(self, spot: RunSpot | None = None) -> bool:
-        """Put the cursor on a run, else on the mouse's, else on the most telling one in sight; False if there is none."""
+        """Move to a run, else to the mouse's, else to the most telling one in sight; False if there is none."""
         view = self.view
         spot = spot or self.spot
-        # Rendered Markdown has no runs to go to.
-        view.markdown = False
+        view.markdown = False  # it has no runs
         spot = spot or self._in_sight()
         if spot is None:
             return False
@@ -78,7 +78,7 @@ class RunCursor:
         return True
 
     def _in_sight(self) -> RunSpot | None:
-        """The most telling run in sight of the last answer there; the last run of one that is being written."""
+        """Choose the most telling run of the last answer in sight, or the last run of one being written."""
         view = self.view
         last = outermost(view.blocks, 1)
         if last is None or (view.following and not self._answer_of(last.block).done):
@@ -86,15 +86,17 @@ class RunCursor:
         top, bottom = view.scroll_offset.y, view.scroll_offset.y + view.size.height - 1
         if not view.following:
             bottom -= strip_rows(view.size.height) + 1
-        seen, shown = set[int](), None
-        for y in range(bottom, top - 1, -1):
+        visible: dict[int, set[int]] = {}  # block → its runs in sight
+        for y in range(top, bottom + 1):
             place = view.row_at(y)
-            if place is None or not isinstance(view.blocks[place[0]].entry, Answer) or place[0] != (shown or place)[0]:
-                continue
-            runs = {run for _, run in view.blocks[place[0]].row(place[1]).pieces if run >= 0}
-            shown, seen = shown or (place if runs else None), seen | runs
-        found = best_example(self._answer_of(shown[0]), seen) if shown is not None else None
-        return RunSpot(shown[0], found) if shown is not None and found is not None else last
+            if place is not None and isinstance(view.blocks[place[0]].entry, Answer):
+                runs = {run for _, run in view.blocks[place[0]].row(place[1]).pieces if run >= 0}
+                visible.setdefault(place[0], set()).update(runs)
+        for block, runs in reversed(visible.items()):
+            if runs:
+                run = best_example(self._answer_of(block), runs)
+                return RunSpot(block, run) if run is not None else last
+        return last
 
     def _answer_of(self, block: int) -> Answer:
         entry = self.view.blocks[block].entry
@@ -102,7 +104,7 @@ class RunCursor:
         return entry
 
     def stop(self) -> None:
-        """No run is looked into any more; the view goes back to the end if it was there before."""
+        """End the inspection, and return to the end if the view followed it before."""
         if self.by_keys:
             self.by_keys = False
             self._choose(None)
@@ -115,19 +117,19 @@ class RunCursor:
             self._choose(None)
 
     def move(self, where: Move) -> None:
-        """Go to another run; where there is none the cursor stays."""
+        """Move to another run, if there is one."""
         blocks, spot = self.view.blocks, self.spot
         if spot is None:
             return
         match where:
             case "previous" | "next":
-                found = adjacent_run(blocks, spot, -1 if where == "previous" else 1)
+                target = adjacent_run(blocks, spot, -1 if where == "previous" else 1)
             case "above" | "below":
-                found = run_above(blocks, spot, -1 if where == "above" else 1, self._cell)
+                target = run_above(blocks, spot, -1 if where == "above" else 1, self._cell)
             case "first" | "last":
-                found = outermost(blocks, -1 if where == "first" else 1)
-        if found is not None:
-            self._choose(found, keep=where in ("above", "below"))
+                target = outermost(blocks, -1 if where == "first" else 1)
+        if target is not None:
+            self._choose(target, keep_cell=where in ("above", "below"))
 
     # By the mouse
 
@@ -136,7 +138,7 @@ class RunCursor:
             return
         under = self.at(x, y)
         if under is None and self.spot is not None:
-            # Gaps in an answer change nothing: the strip would come and go as the mouse passes over them.
+            # Gaps in an answer change nothing, or the strip would flicker as the mouse passes over them.
             place = self.view.row_at(y + self.view.scroll_offset.y)
             if place is not None and place[0] == self.spot.block and self.view.blocks[place[0]].row(place[1]).kind == "answer":
                 return
@@ -155,7 +157,7 @@ class RunCursor:
             self._choose(None)
 
     def scrolled(self) -> None:
-        """The view has scrolled: a run that the mouse chose and that is not to be seen any more is let go."""
+        """Let go of the mouse's run once it has scrolled out of sight."""
         if self.by_keys or self.spot is None or self.place is None:
             return
         first, last = self.rows
@@ -163,18 +165,18 @@ class RunCursor:
         if last < top or first >= top + self.view.size.height:
             self._choose(None)
 
-    # Where it is
+    # Position
 
     @property
     def rows(self) -> tuple[int, int]:
-        """First and last row of the whole transcript that show the run."""
+        """First and last row of the run in the whole transcript."""
         assert self.spot is not None
         assert self.place is not None
         top = self.view.tops[self.spot.block]
         return top + self.place.first, top + self.place.last
 
     def relocate(self) -> None:
-        """The text was wrapped anew, or has grown."""
+        """Find the run after the text has changed."""
         if self.spot is None:
             return
         block, run = self.spot
@@ -189,9 +191,7 @@ class RunCursor:
         return self.spot is not None and self.spot == outermost(self.view.blocks, 1)
 
     def strip_at_top(self, writing: bool) -> bool:
-        """Whether the strip is better off over the upper rows: over the lower ones it would hide the run, or what is being
-        written.
-        """
+        """Whether the strip belongs at the top: at the bottom it would cover the run, or the text being written."""
         if self.by_keys or self.place is None:
             return False
         (first, last), top, height = self.rows, self.view.scroll_offset.y, self.view.size.height
@@ -209,7 +209,7 @@ class RunCursor:
             self.announce()
 
     def stays(self, height: int) -> bool:
-        """Whether the run would be seen with the end of that many rows at the bottom."""
+        """Whether the run would be in sight with the end of so many rows at the bottom."""
         return self.place is None or self.rows[0] >= height + self.view.room - self.view.size.height
 
     def reveal(self) -> None:
@@ -218,17 +218,17 @@ class RunCursor:
             return
         view = self.view
         first, last = self.rows
-        top, shown = view.scroll_offset.y, view.size.height - view.room
-        to = top
-        if last + 1 >= top + shown:
-            to = last + 2 - shown
-        if first - 1 < to:
-            to = max(0, first - 1)
-        if to != top:
-            view.scroll_to(y=to, animate=False, immediate=True, force=True)
+        top, rows = view.scroll_offset.y, view.size.height - view.room
+        y = top
+        if last + 1 >= top + rows:
+            y = last + 2 - rows
+        if first - 1 < y:
+            y = max(0, first - 1)
+        if y != top:
+            view.jump_to(y)
 
-    def _choose(self, spot: RunSpot | None, *, keep: bool = False) -> None:
-        """Look into another run; `keep` leaves the cell that moves up and down keep to."""
+    def _choose(self, spot: RunSpot | None, *, keep_cell: bool = False) -> None:
+        """Inspect another run; `keep_cell` keeps the column of moves up and down."""
         if spot == self.spot:
             return
         self._repaint()
@@ -236,10 +236,10 @@ class RunCursor:
         self.spot = spot
         self.place = None if spot is None else find_place(self.view.blocks[spot.block], spot.run)
         self.at_end = self.on_last
-        looked_into = self.answer
-        if self.by_keys and spot is not None and looked_into is not None and looked_into.runs[spot.run].thought_tokens:
-            looked_into.opened = True  # it does not fold under the reader's eyes
-        if self.place is not None and not keep:
+        inspected = self.answer
+        if self.by_keys and spot is not None and inspected is not None and inspected.runs[spot.run].thought_tokens:
+            inspected.opened = True  # so that it does not fold during inspection
+        if self.place is not None and not keep_cell:
             self._cell = self.place.cell
         self._repaint()
         if self.by_keys:
@@ -247,10 +247,10 @@ class RunCursor:
         self.announce(answer)
 
     def announce(self, before: Answer | None = None) -> None:
-        """Say which run it is; `before` is the answer that it was one of, for when it is none any more."""
+        """Report the inspected run's answer, or `before` if there is none."""
         answer = self.answer or before
         if answer is not None:
-            self._told(answer)
+            self._moved(answer)
 
     def _repaint(self) -> None:
         if self.spot is not None and self.place is not None:

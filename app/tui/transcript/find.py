@@ -1,4 +1,4 @@
-"""Text in the transcript, found or pointed at: selected where it stands, so that it is seen and ctrl+c copies it."""
+"""Search in the transcript; a match is selected, so that it stands out and ctrl+c copies it."""
 
 from __future__ import annotations
 
@@ -19,41 +19,43 @@ class TextFinder:
     def __init__(self, view: BlockStack) -> None:
         self._view = view
         self.text = ""
-        """What was looked for last."""
+        """Text of the last search."""
         self._at: tuple[int, int] | None = None  # block and offset of the last match
 
     def find(self, text: str) -> tuple[int, int] | None:
-        """Select the last match in the chat; looked for again, the one before, and at the first begin anew. Case, white space
-        and the way of writing a letter make no difference (see `folded`).
+        """Select the last match in the chat; for the same text the one before, cyclically. Case, white space and the form of a
+        letter do not matter (see `folded`).
 
         Returns:
-            its number from 1 on, and how many there are; None if there is none.
+            its number from 1 on, and the number of matches; None without any.
         """
         if text != self.text:
-            self.text, self._at = text, None
-        found = list(self._matches(text))
-        if not found:
+            self.text = text
+            self._at = None
+        matches = list(self._matches(text))
+        if not matches:
             return None
-        earlier = sum(self._at is None or (index, start) < self._at for index, start, _ in found)
-        index, start, end = found[earlier - 1]
+        earlier = sum(self._at is None or (index, start) < self._at for index, start, _ in matches)
+        index, start, end = matches[earlier - 1]
         self._at = index, start
         self._select(index, start, end)
-        return len(found) if earlier == 0 else earlier, len(found)
+        return earlier or len(matches), len(matches)
 
     def show(self, entry: ChatEntry, text: str) -> None:
-        """Bring the first match in an entry into sight; the entry's beginning if what is shown of it has none."""
+        """Scroll to the first match in an entry, or to its beginning if the visible part has none."""
         index = next((index for index, block in enumerate(self._view.blocks) if block.entry is entry), None)
         if index is not None:
             _, start, end = next((match for match in self._matches(text) if match[0] == index), (index, 0, 0))
-            self.text, self._at = text, (index, start)
+            self.text = text
+            self._at = (index, start)
             self._select(index, start, end)
 
-    def leave(self) -> None:
-        """Another chat is shown: what is looked for once more is its last match."""
+    def restart(self) -> None:
+        """Begin the next search at the end, for another chat."""
         self._at = None
 
     def select_word(self, x: int, y: int) -> None:
-        """Select the word at a cell of what is visible."""
+        """Select the word at a visible cell."""
         row = y + self._view.scroll_offset.y
         if (place := self._view.row_at(row)) is not None:
             text = self._view.blocks[place[0]].row(place[1]).text
@@ -61,7 +63,7 @@ class TextFinder:
             self._mark(Offset(start, row), Offset(end, row))
 
     def _matches(self, text: str) -> Iterator[tuple[int, int, int]]:
-        """Block, start and end of each, oldest first."""
+        """Find all matches, oldest first: block, start and end."""
         for index, block in enumerate(self._view.blocks):
             if text.strip() and isinstance(block.entry, Prompt | Answer):
                 yield from ((index, *span) for span in find_all("".join(_lines(block)), text))
@@ -71,16 +73,16 @@ class TextFinder:
         first, last = self._place(index, start), self._place(index, end)
         if not first.y <= last.y < view.tops[index] + view.blocks[index].height:
             return
-        view.scroll_to(y=max(0, first.y - view.size.height // 3), animate=False, immediate=True, force=True)
+        view.jump_to(max(0, first.y - view.size.height // 3))
         self._mark(first, last)
 
     def _mark(self, first: Offset, last: Offset) -> None:
         margin, screen = Offset(self._view.margin, 0), self._view.screen
-        found = {self._view: Selection(first + margin, last + margin)} if first != last else {}
-        self._view.call_later(setattr, screen, "selections", found)  # a change of the input box clears what is selected
+        selections = {self._view: Selection(first + margin, last + margin)} if first != last else {}
+        self._view.call_later(setattr, screen, "selections", selections)  # a change of the input box clears selections
 
     def _place(self, index: int, offset: int) -> Offset:
-        """Character and row of an offset in a block's text."""
+        """Convert an offset in a block's text to its column and row."""
         row = 0
         for row, line in enumerate(_lines(self._view.blocks[index])):
             if offset < len(line):
@@ -90,7 +92,7 @@ class TextFinder:
 
 
 def _lines(block: EntryBlock) -> Iterator[str]:
-    """The text of a block as it is shown, row by row."""
+    """Read the text of a block as shown, row by row."""
     yield from block.texts()
     for row in block.rendered or ():
         yield "".join(segment.text for segment in row).rstrip() + "\n"

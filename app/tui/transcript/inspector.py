@@ -1,4 +1,4 @@
-"""The strip that tells about a run: how it was drafted, what it cost, and why it ended where it did."""
+"""The strip about a run: its draft, its cost, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .view import TranscriptView
 
 
 class Inspector(LineView, can_focus=False):
-    """The strip that tells about a run, over the lower rows of the transcript or the upper ones."""
+    """The strip about a run, over the lower or the upper rows of the transcript."""
 
     DEFAULT_CSS = """
     Inspector { height: 4; background: $surface; overflow: hidden hidden; }
@@ -32,23 +32,23 @@ class Inspector(LineView, can_focus=False):
         return f"{moves} other passes · {shown_keys('cancel', self._keymap)} back"
 
     def tell(self, view: TranscriptView, pieces: Pieces) -> None:
-        """Tell about the run that a view's cursor is on; `pieces`: token texts of answers that have none of their own."""
+        """Describe the run under a view's cursor; `pieces` has the token texts for answers without any."""
         answer, spot, margin = view.cursor.answer, view.cursor.spot, view.margin
         assert answer is not None
         assert spot is not None
-        way, by_keys = effective(view.colouring, self.app.no_color), view.cursor.by_keys
-        state = (answer, spot.run, answer.done, pieces, margin, view.size, way, by_keys)
+        colouring, by_keys = effective(view.colouring, self.app.no_color), view.cursor.by_keys
+        state = (answer, spot.run, answer.done, pieces, margin, view.size, colouring, by_keys)
         if state == self._shown:
             return
         self._shown = state
-        rows = strip_rows(view.size.height)
+        height = strip_rows(view.size.height)
         run = answer.runs[spot.run]
-        ink = ink_name(way, run.shade, run.together)
+        ink = INKS[ink_name(colouring, run.shade, run.together)]
+        inspection = inspect(answer, spot.run, answer.pieces if len(answer.pieces) else pieces)
         cells = max(20, view.size.width - 2 * margin)
-        run_told = inspect(answer, spot.run, answer.pieces if len(answer.pieces) else pieces)
-        told = inspection_rows(run_told, cells, rows, self.keys if by_keys else "")
-        bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"${INKS[ink].colour}")
-        self.styles.height = rows
-        lit = INKS[ink].style if INKS[ink].behind else "bold $foreground"
-        drawn = [tuple((text, lit if style == RUN else style) for text, style in row) for row in told]
-        self.show([(*bar, *row) for row in [*drawn, *[()] * (rows - len(drawn))]])
+        rows = inspection_rows(inspection, cells, height, self.keys if by_keys else "")
+        bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"${ink.colour}")
+        self.styles.height = height
+        run_style = ink.style if ink.behind else "bold $foreground"
+        styled = [tuple((text, run_style if style == RUN else style) for text, style in row) for row in rows]
+        self.show([(*bar, *row) for row in [*styled, *[()] * (height - len(styled))]])

@@ -1,4 +1,4 @@
-"""Lines of styled text that scroll; showing new ones repaints only the rows that changed."""
+"""Scrolling lines of styled text; only changed rows are repainted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from textual.cache import LRUCache
 from textual.content import Content
 from textual.geometry import Region, Size
 from textual.strip import Strip
-from textual.visual import RenderOptions
 
 from ...text.lines import PAD, StyledLine
+from ..textual_compat import line_strip
 from .quick_rows import QuickRows
 
 
 class LineView(QuickRows, can_focus=True):
-    """A view of styled lines that fit its width less the padding."""
+    """A view of styled lines as wide as `cells`."""
 
     DEFAULT_CSS = """
     LineView { background: $background; scrollbar-size-vertical: 1; overflow-x: hidden; }
@@ -29,15 +29,15 @@ class LineView(QuickRows, can_focus=True):
         self._strips: LRUCache[StyledLine, Strip] = LRUCache(512)
         self._drawn_for: tuple[Mapping[str, str], int] = ({}, 0)
         self.draws = 0
-        """Rows drawn so far (not those taken from the cache)."""
+        """Rows drawn so far, without those from the cache."""
 
     @property
     def cells(self) -> int:
-        """Width of a line, the same with a scrollbar and without."""
+        """Cells of a line, with a scrollbar or without."""
         return max(1, self.container_size.width - 2 * PAD - 1)
 
     def show(self, lines: Sequence[StyledLine]) -> None:
-        """Show these lines; rows that say the same as before are not painted again."""
+        """Show lines, and repaint those that differ from the ones before."""
         before, self._lines = self._lines, list(lines)
         height = max(len(self._lines), self.container_size.height)
         if height != self.virtual_size.height or self.virtual_size.width != self.size.width:
@@ -51,7 +51,7 @@ class LineView(QuickRows, can_focus=True):
 
     def painted(self, y: int) -> Strip:
         size = self.size.width
-        drawn_for = self.app.theme_variables, size  # they follow the theme a moment later
+        drawn_for = self.app.theme_variables, size  # the variables follow the theme with a delay
         if self._drawn_for != drawn_for:
             self._strips.clear()
             self._drawn_for = drawn_for
@@ -60,8 +60,5 @@ class LineView(QuickRows, can_focus=True):
         strip = self._strips.get(line)
         if strip is None:
             self.draws += 1
-            content = Content.assemble(" " * PAD, *line)
-            strips = content.render_strips(size, 1, self.visual_style, RenderOptions(self._get_style, {}))
-            strip = (strips[0] if strips else Strip([])).crop(0, size).extend_cell_length(size, self.rich_style)
-            self._strips[line] = strip
+            strip = self._strips[line] = line_strip(self, Content.assemble(" " * PAD, *line))
         return strip

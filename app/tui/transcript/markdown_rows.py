@@ -1,4 +1,4 @@
-"""A finished answer as Markdown: Rich's renderable, turned into rows of segments for the transcript."""
+"""Answers as Markdown: Rich's renderable, converted to rows of segments for the transcript."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ...chat.entries import Answer
 from ...text.cells import sanitise
 
 CODE_THEMES = {True: "github-dark", False: "default"}
-"""Pygments' colours for code, by whether the page is dark."""
+"""Whether the page is dark → Pygments' colours for code."""
 
 DEEPEST = 18
-"""Levels of nesting from which on the parser, which stops at 20, may have left something out."""
+"""Level of nesting from which on the parser, which stops at 20, may have dropped something."""
 
 
 class PlainHeading(Heading):
-    """A heading at the left, like everything else; the level shows in its colour and weight."""
+    """A heading at the left, whose level shows in its colour and weight."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = self.text.copy()
@@ -38,7 +38,7 @@ class PlainHeading(Heading):
 
 
 class PageCode(CodeBlock):
-    """Code on the page's own second background, not on Pygments'."""
+    """Code on the page's second background, not on Pygments'."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         behind = console.get_style("markdown.code_block").bgcolor
@@ -53,8 +53,8 @@ class PageCode(CodeBlock):
 
 
 def keep_formula(state: StateInline, silent: bool) -> bool:
-    r"""A rule of the parser: `\(`, `\)`, `\[` and `\]` stay as they are. CommonMark would drop the backslash, but in answers
-    they stand around formulas."""
+    r"""Keep `\(`, `\)`, `\[` and `\]`, a rule of the parser. CommonMark drops the backslash, but answers put formulas between
+    them."""
     if state.src[state.pos : state.pos + 2] not in (r"\(", r"\)", r"\[", r"\]"):
         return False
     if not silent:
@@ -64,10 +64,10 @@ def keep_formula(state: StateInline, silent: bool) -> bool:
 
 
 def parser() -> MarkdownIt:
-    """CommonMark with tables and strikethrough; HTML is text, and formulas keep their marks."""
-    made = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    made.inline.ruler.before("escape", "formula", keep_formula)
-    return made
+    """Make a parser of CommonMark with tables and strikethrough; HTML is text, and formulas keep their marks."""
+    markdown = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    markdown.inline.ruler.before("escape", "formula", keep_formula)
+    return markdown
 
 
 class AnswerMarkdown(Markdown):
@@ -82,13 +82,13 @@ class AnswerMarkdown(Markdown):
 
     def __init__(self, text: str, code_theme: str) -> None:
         super().__init__("", code_theme=code_theme, hyperlinks=False)
-        # Rich leaves HTML out; what the model wrote must not vanish.
+        # Rich drops HTML; text of the model must not vanish.
         self.markup = text
         self.parsed = parser().parse(text)
 
 
 def styles(variables: Mapping[str, str]) -> Theme:
-    """Rich's Markdown styles in the colours of a theme's variables."""
+    """Make Rich's Markdown styles of a theme's variables."""
     page = variables["surface"]
 
     def style(name: str, **options: bool) -> Style:
@@ -119,47 +119,47 @@ def styles(variables: Mapping[str, str]) -> Theme:
 
 
 def as_markdown(answer: Answer) -> str:
-    """An answer's text as Markdown; one that was to be JSON as a block of code, each value on a row of its own."""
+    """Convert an answer to Markdown; one constrained to JSON becomes an indented block of code."""
     if answer.asked.get("constraint", {}).get("kind") not in ("json_schema", "json_object"):
         return answer.text
     try:
         text = json.dumps(json.loads(answer.text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):  # it was cut
+    except (ValueError, RecursionError):  # cut off
         text = answer.text
     return f"~~~~~~json\n{text}\n~~~~~~"
 
 
 def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: bool) -> list[list[Segment]]:
-    """The rows of an answer's Markdown, none wider than `cells`.
+    """Render Markdown in rows of at most `cells`.
 
     Args:
-        text: as the model wrote it; control characters are made visible first.
-        cells: width of a row.
+        text: as the model wrote it; control characters are made visible.
+        cells: of a row.
         variables: of the theme in force.
-        dark: whether its page is.
+        dark: whether the theme is dark.
 
     Returns:
-        for each row its segments; blank ones at the start and the end are left out. None at all where some of the text would be
-        lost: nested deeper than the parser goes, or more columns or levels than the width has room for.
+        the segments of each row, without blank rows at the start and the end; empty if text would be lost: nested deeper than
+        the parser goes, or with more columns or levels than the width has room for.
     """
     console = Console(
         file=io.StringIO(), width=cells, color_system="truecolor", force_terminal=True, theme=styles(variables), markup=False,
         highlight=False, emoji=False, legacy_windows=False,
     )  # fmt: skip
-    shown = AnswerMarkdown(sanitise(text), CODE_THEMES[dark])
-    if any(token.level >= DEEPEST for token in shown.parsed):
+    markdown = AnswerMarkdown(sanitise(text), CODE_THEMES[dark])
+    if any(token.level >= DEEPEST for token in markdown.parsed):
         return []
     plain = Style(color=variables["foreground"])
     rows = [
         [Segment(segment.text, plain + segment.style if segment.style else plain) for segment in row if not segment.control]
-        for row in console.render_lines(shown, pad=False)
+        for row in console.render_lines(markdown, pad=False)
     ]
     rows = [Segment.adjust_line_length(row, cells, pad=False) for row in rows]
     while rows and not _text(rows[0]).strip():
         del rows[0]
     while rows and not _text(rows[-1]).strip():
         del rows[-1]
-    return rows if _letters(_text(row) for row in rows) >= _letters(_contents(shown.parsed)) else []
+    return rows if _letters(_text(row) for row in rows) >= _letters(_contents(markdown.parsed)) else []
 
 
 def _letters(texts: Iterable[str]) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Rows of the transcript as strips: the styles of a theme and a way of colouring, and what is drawn in them."""
+"""Drawing of the transcript's rows as strips, in the styles of a theme and a colouring."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...text.cells import width
 from ...theming.colouring import INKS, Colouring, ink_name, split_blanks
 
 DIM = "dim "
-"""Before the name of an ink: as it is in a thought."""
+"""Prefix of an ink's name in a thought."""
 
 CHOSEN = Style(reverse=True, bold=True)
-"""Style of the run that is looked into: as readable as the run itself, with colours and without."""
+"""Style of the inspected run: as readable as the run, with colours and without."""
 
 
 def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
-    """The styles of runs in a theme's colours, by the names of their inks, with DIM before them in thoughts."""
+    """Make the styles of runs in a theme's colours, by the names of their inks, with DIM before them in thoughts."""
     inks = {name: ink.of(variables) for name, ink in INKS.items()}
     inks |= {DIM + name: ink.dim.of(variables) for name, ink in INKS.items()}
     return {
@@ -33,8 +33,8 @@ def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
 class RowPainter:
     """Draws rows of the transcript as strips."""
 
-    def __init__(self, variables: Mapping[str, str], way: Colouring, base: Style) -> None:
-        self._way = way
+    def __init__(self, variables: Mapping[str, str], colouring: Colouring, base: Style) -> None:
+        self._colouring = colouring
         self._base = base
         self._styles = {
             name: Style(color=variables[variable], bold=bold, italic=italic)
@@ -58,11 +58,11 @@ class RowPainter:
         self._styles["prompt-row"] = Style(bgcolor=variables["surface"])
         self._styles["selected"] = Style(bgcolor=variables["screen-selection-background"])
         self._styles |= run_styles(variables)
-        over = ("prompt-row", "selected")  # go over others
-        self._styles |= {name: base + style for name, style in self._styles.items() if name not in over}
+        overlays = ("prompt-row", "selected")
+        self._styles |= {name: base + style for name, style in self._styles.items() if name not in overlays}
 
-    def draw(self, block: EntryBlock, row: TextRow, margin: int, lit: int = -1, sign: str = "") -> Strip:
-        """Draw a row; `lit` is the run that is looked into, `sign` stands behind it where it has no text of its own."""
+    def draw(self, block: EntryBlock, row: TextRow, margin: int, chosen: int = -1, sign: str = "") -> Strip:
+        """Draw a row; `chosen` is the inspected run, and `sign` follows it if it has no visible text."""
         space = Segment(" " * margin, self._base)
         match row.kind:
             case "blank":
@@ -70,12 +70,13 @@ class RowPainter:
             case "answer":
                 assert isinstance(block.entry, Answer)
                 segments = self._beside("│", margin) if row.thought else [space]
-                for said, run in row.pieces:
-                    gap, core, rest = split_blanks(said) if run != lit else ("", said, "")
-                    parts = ((gap, self._base), (core, self._run(block.entry, run, lit, dim=row.thought)), (rest, self._base))
+                for piece, run in row.pieces:
+                    gap, core, rest = split_blanks(piece) if run != chosen else ("", piece, "")
+                    style = self._run(block.entry, run, chosen, dim=row.thought)
+                    parts = ((gap, self._base), (core, style), (rest, self._base))
                     segments += [Segment(part, style) for part, style in parts if part]
-                if lit >= 0 and sign:
-                    segments.append(Segment(sign, self._run(block.entry, lit, lit)))
+                if chosen >= 0 and sign:
+                    segments.append(Segment(sign, self._run(block.entry, chosen, chosen)))
                 if row.last:
                     segments.append(Segment("▍", self._styles["cursor"]))
                 return Strip(segments)
@@ -100,7 +101,7 @@ class RowPainter:
                 return Strip([Segment(" " * (margin - 2) + glyph, style), Segment(row.text, style)])
 
     def selected(self, strip: Strip, start: int, end: int, margin: int) -> Strip:
-        """A row with the characters from `start` to `end` (−1: all) marked; those in the margin never are."""
+        """Select the characters from `start` to `end` (−1: to the last) of a row, except in the margin."""
         text = strip.text.rstrip()
         end = len(text) if end < 0 else min(end, len(text))
         start = max(start, min(margin, len(text)))
@@ -113,9 +114,9 @@ class RowPainter:
     def _beside(self, sign: str, margin: int) -> list[Segment]:
         return [Segment(" " * (margin - 2), self._base), Segment(f"{sign} ", self._styles["beside"])]
 
-    def _run(self, answer: Answer, run: int, lit: int, *, dim: bool = False) -> Style:
-        if run == MARK:
+    def _run(self, answer: Answer, index: int, chosen: int, *, dim: bool = False) -> Style:
+        if index == MARK:
             return self._styles["mark"]
-        made = answer.runs[run]
-        style = self._styles[DIM * dim + ink_name(self._way, made.shade, made.together)]
-        return style + CHOSEN if run == lit else style
+        run = answer.runs[index]
+        style = self._styles[DIM * dim + ink_name(self._colouring, run.shade, run.together)]
+        return style + CHOSEN if index == chosen else style

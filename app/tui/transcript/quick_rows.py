@@ -1,4 +1,4 @@
-"""Painting straight from a widget's rows, for those that paint many of them many times a second."""
+"""Fast painting for widgets that paint many rows many times a second."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 EIGHTHS = 8
-"""Parts of a cell that the end of a scrollbar's handle may stand at."""
+"""Steps of a scrollbar's handle per cell."""
 
 
 class CalmScrollBar(ScrollBar):
-    """A scrollbar that is painted again only where it looks different.
+    """A scrollbar that is repainted only if it looks different.
 
-    In a long text that grows, the handle stands still for many lines, while Textual's paints all its rows for each of them:
-    once where the text has become longer, once where the end has been gone to.
+    While a long text grows, the handle stands still for many lines, but Textual's scrollbar repaints all its rows for each:
+    once for the length, once for the position.
     """
 
-    _looks: object = None
-    _asked = False
+    _look: object = None
+    _pending = False
 
-    def looks(self) -> object:
-        """Everything that the picture depends on."""
+    def look(self) -> object:
+        """Collect everything that the picture depends on."""
         size, window, whole = self.size.height, self.window_size, ceil(self.window_virtual_size)
         handle = (0, 0)
         if size and 0 < window < whole:
@@ -34,37 +34,37 @@ class CalmScrollBar(ScrollBar):
             start = int((size - length) * self.position / (whole - window) * EIGHTHS)
             handle = (start, start + ceil(length * EIGHTHS))
         assert isinstance(self.parent, Widget)
-        styles = self.parent.styles  # the style sheet follows the theme a moment later
+        styles = self.parent.styles  # not the theme, which the style sheet follows with a delay
         colours = styles.scrollbar_color, styles.scrollbar_background
         return size, handle, window < whole, self.mouse_over, self.grabbed is not None, colours
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Any:
-        """Paint again, unless that turns out to change nothing once all that changes together has."""
+        """Repaint after all pending changes, if the look has changed."""
         if regions or layout or recompose or not self.is_attached:
             return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-        if not self._asked:
-            self._asked = self.call_later(self._look)
+        if not self._pending:
+            self._pending = self.call_later(self._repaint)
         return self
 
-    def _look(self) -> None:
-        self._asked = False
-        looks = self.looks()
-        if looks != self._looks:
-            self._looks = looks
+    def _repaint(self) -> None:
+        self._pending = False
+        look = self.look()
+        if look != self._look:
+            self._look = look
             super().refresh()
 
 
 class QuickRows(ScrollView):
-    """A line-API widget without border, padding, opacity or links, which keeps its rows as strips itself.
+    """A line-API widget without border, padding, opacity or links, which caches its strips.
 
-    Textual takes each row through a cache of its own, which the next scroll empties, and through the steps that borders and the
-    like call for: with the marks that a selection needs, a third of what a frame of a fast stream costs. Here a row is what
-    `painted` says, as wide as the widget, and nothing else.
+    Textual passes each row through another cache, which the next scroll empties, and through steps for borders and the like:
+    with the metadata for selections, a third of the cost of a frame of a fast stream. Here a row is the strip of `painted`, as
+    wide as the widget.
     """
 
     @property
     def vertical_scrollbar(self) -> ScrollBar:
-        """The scrollbar at the right; made where there is none yet."""
+        """Scrollbar at the right, made at the first access."""
         if self._vertical_scrollbar is None:
             self._vertical_scrollbar = CalmScrollBar(vertical=True, name="vertical", thickness=self.scrollbar_size_vertical)
             self._vertical_scrollbar.display = False
@@ -72,25 +72,28 @@ class QuickRows(ScrollView):
         return self._vertical_scrollbar
 
     def resize_content(self, height: int) -> None:
-        """Let the text have so many rows."""
+        """Set the number of rows of the text."""
         size = Size(self.size.width, height)
         if self.show_vertical_scrollbar == (height > self.size.height):
-            # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
+            # A change of `virtual_size` lays out the whole screen (10 ms), which only a new scrollbar needs.
             self.set_reactive(QuickRows.virtual_size, size)
             self.vertical_scrollbar.window_virtual_size = height
         else:
             self.virtual_size = size
 
     def to_end(self) -> None:
-        # Forced: right after a growth the scrollbar, and with it the permission to scroll, is not there yet.
+        # Forced, since right after a growth there is no scrollbar yet, and without one no scrolling.
         self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
+    def jump_to(self, y: int) -> None:
+        self.scroll_to(y=y, animate=False, immediate=True, force=True)
+
     def painted(self, y: int) -> Strip:
-        """A visible row as it is painted. `render_line` may add to it what the mouse needs."""
+        """Draw a visible row. `render_line` may add metadata for the mouse."""
         raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:
-        """A visible row, as Textual asks for it when something is selected."""
+        """Draw a visible row for Textual's selections."""
         return self.painted(y)
 
     def render_lines(self, crop: Region) -> list[Strip]:

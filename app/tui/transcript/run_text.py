@@ -1,4 +1,4 @@
-"""An answer in a small window: coloured by run, following the end."""
+"""An answer in a small window, coloured by run and following the end."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ class RunText(QuickRows, can_focus=False):
     BINDINGS: ClassVar = []
 
     colouring: reactive[Colouring] = reactive[Colouring]("length")
-    """How runs are told apart."""
     thoughts: reactive[Thoughts] = reactive[Thoughts]("folded")
-    """How thoughts are shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +43,7 @@ class RunText(QuickRows, can_focus=False):
         self._height = 0
         self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(256)
         self._painter: RowPainter
-        self._styled_for: tuple[Mapping[str, str], Colouring, bool] | None = None
+        self._styled_for: tuple[Mapping[str, str], Colouring] | None = None
 
     @property
     def cells(self) -> int:
@@ -54,18 +52,19 @@ class RunText(QuickRows, can_focus=False):
     def show(self, answer: Answer, note: str = "") -> None:
         """Show an answer, which may have grown, and a sentence below it."""
         if answer is self._answer and note == self._note:
-            self._take_in()
+            self._update()
         else:
-            self._answer, self._note = answer, note
+            self._answer = answer
+            self._note = note
             self._begin()
 
     def _begin(self) -> None:
         self._block = EntryBlock(self._answer, self.cells, thoughts=self.thoughts)
         self._height = 0
         self._strips.clear()
-        self._take_in()
+        self._update()
 
-    def _take_in(self) -> None:
+    def _update(self) -> None:
         if not self.size.width:
             return
         block, first = self._block, self._block.update()
@@ -73,7 +72,7 @@ class RunText(QuickRows, can_focus=False):
             return
         text = block.text_rows
         while block.closed and text > 1 and block.row(text - 1).text.isspace():
-            text -= 1  # line breaks at the end of an answer take no room
+            text -= 1  # without line breaks at the end of an answer
         self._notes = [*([""] if text else []), *wrap(self._note, self.cells)] if self._note else []
         following = self.is_vertical_scroll_end
         height = max(1, text + len(self._notes))
@@ -99,12 +98,11 @@ class RunText(QuickRows, can_focus=False):
         self.refresh()
 
     def painted(self, y: int) -> Strip:
-        wanted = (self.app.theme_variables, self.colouring, self.app.no_color)
-        if self._styled_for != wanted:
-            variables, way = self.app.theme_variables, effective(self.colouring, self.app.no_color)
-            self._painter = RowPainter(variables, way, self.rich_style)
+        variables, colouring = self.app.theme_variables, effective(self.colouring, self.app.no_color)
+        if self._styled_for != (variables, colouring):
+            self._painter = RowPainter(variables, colouring, self.rich_style)
             self._strips.clear()
-            self._styled_for = wanted
+            self._styled_for = (variables, colouring)
         index = y + self.scroll_offset.y
         text = self._height - len(self._notes)
         if index >= self._height:

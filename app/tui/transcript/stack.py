@@ -1,4 +1,4 @@
-"""The blocks of a transcript, one below the other in rows that scroll: which row is whose, and following the end."""
+"""The blocks of a transcript in scrolling rows: the position of each block, and following the end."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ TOP = 1
 """Blank rows above the first entry."""
 
 MARGIN = 3
-"""Cells left of the text, for the bar beside a prompt."""
+"""Cells left of the text, for the bar of a prompt."""
 
 
 class BlockStack(QuickRows):
-    """The blocks of a transcript in rows: what a run cursor and a mark know of the view that they are in."""
+    """The blocks of a transcript in rows: the part of the view that its run cursor, mark and finder use."""
 
     following: reactive[bool] = reactive(True)
-    """Whether new text scrolls the view."""
+    """Whether the view scrolls with new text."""
     markdown: reactive[bool] = reactive(False)
-    """Whether finished answers are shown as Markdown."""
+    """Whether finished answers are Markdown."""
 
     @dataclass
     class Followed(Message):
-        """The view began or ceased to follow the end, or text came in below what is visible (`fresh`)."""
+        """The view began or ceased to follow the end, or new text is out of sight (`fresh`)."""
 
         following: bool
         fresh: bool = False
@@ -36,11 +36,11 @@ class BlockStack(QuickRows):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.blocks: list[EntryBlock] = []
-        """The entries, wrapped."""
+        """Wrapped entries."""
         self.tops: list[int] = []
         """First row of each block."""
         self.room = 0
-        """Blank rows below the last block, so that it can be seen above the strip that tells about a run."""
+        """Blank rows below the last block, for the strip about a run."""
         self._height = 0
         self._cells = 0  # width that the blocks are wrapped at
 
@@ -49,7 +49,7 @@ class BlockStack(QuickRows):
         return max(MARGIN, (self.size.width - self._cells) // 2)
 
     def row_at(self, y: int) -> tuple[int, int] | None:
-        """Block and row in it of a row of the whole transcript."""
+        """Find the block of a row of the whole transcript, and the row in it."""
         if not TOP <= y < self._height:
             return None
         index = bisect_right(self.tops, y) - 1
@@ -62,7 +62,7 @@ class BlockStack(QuickRows):
             if self.following:
                 self.to_end()
             elif self.scroll_offset.y > self.max_scroll_y:
-                self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
+                self.jump_to(self.max_scroll_y)
 
     def _set_height(self, height: int) -> None:
         self._height = height

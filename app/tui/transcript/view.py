@@ -1,8 +1,7 @@
-"""The transcript on screen: a line-API widget. A frame costs what its visible rows cost, however long the chat is."""
+"""The transcript on the screen: a line-API widget. A frame costs as much as its visible rows, however long the chat is."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
@@ -37,7 +36,7 @@ MEASURE = 100
 """Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
 
 FIRST_SLICE, SLICE = 0.1, 0.03
-"""Seconds at a time that rendering Markdown may take."""
+"""Longest time to render Markdown before the screen gets its turn, in seconds: at first, and later."""
 
 
 class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
@@ -52,26 +51,25 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
     }
     """
     ALLOW_SELECT = True
-    # Where no run is looked into, the same keys scroll.
+    # Outside an inspection the same keys scroll.
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of(INSPECT, priority=False),
         *ScrollableContainer.BINDINGS,
     ]
 
     colouring: reactive[Colouring] = reactive[Colouring]("length")
-    """How runs are told apart."""
     thoughts: reactive[Thoughts] = reactive[Thoughts]("folded")
-    """How thoughts are shown that the reader has neither opened nor folded."""
+    """State of thoughts that the user has neither opened nor folded."""
 
     @dataclass
     class Inspected(Message):
-        """The cursor is on another run, or on none any more; `answer` has it, or had it."""
+        """The inspected run of an answer has changed."""
 
         answer: Answer
 
     @dataclass
     class Turned(Message):
-        """The sign of a message's or an answer's variants was clicked: its number in the transcript, and where to (−1 or 1)."""
+        """The sign of an entry's variants was clicked: the entry's index, and the direction (−1 or 1)."""
 
         index: int
         step: int
@@ -85,44 +83,44 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self._plain: Style
         self._styled_for: tuple[Mapping[str, str], Color] | None = None
         self._resized: tuple[tuple[int, int], int] | None = None
-        """Block and offset that the last resize kept at the top, and the row that this is."""
+        """Block and offset at the top after the last resize, and their row."""
         self._waiting: list[EntryBlock] = []
-        """Answers that have yet to be rendered as Markdown, oldest first."""
+        """Answers to render as Markdown, oldest first."""
         self.cursor = RunCursor(self, lambda answer: self.post_message(self.Inspected(answer)))
         self.mark = MessageMark(self)
         self.finder = TextFinder(self)
         self.draws = 0
-        """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
+        """Rows drawn so far, without those from the cache; for tests and benchmarks."""
 
     def show(self, transcript: Transcript) -> None:
         """Show another transcript, from its end."""
         self.cursor.stop()
         self.mark.clear()
-        self.finder.leave()
+        self.finder.restart()
         self.transcript = transcript
         self._reset()
         self.following = True
         self.to_end()
 
     def rewind(self, index: int) -> None:
-        """Entries from `index` on are others now; those before it stay as they are drawn."""
+        """Redraw from the entry at `index` on, after a change of the entries there."""
         self.cursor.stop()
         following, y = self.following, self.scroll_offset.y
         del self.blocks[index:], self.tops[index:]
         self._open = min(self._open, index)
         self._waiting = [block for block in self._waiting if block in self.blocks]
         self._strips.clear()
-        self.following = False  # else it would be at the end of what is left for a moment
+        self.following = False  # else it would jump to the end of the shorter text for a moment
         self.update_text()
         self._set_height(self.tops[-1] + self.blocks[-1].height if self.blocks else 0)
         if following:
             self.follow()
         else:
-            self.scroll_to(y=min(y, self.max_scroll_y), animate=False, immediate=True, force=True)
+            self.jump_to(min(y, self.max_scroll_y))
         self.refresh()
 
     def update_text(self, fresh: bool = True) -> None:
-        """Show what was added; `fresh` is False where it is only wrapped anew."""
+        """Show new text; `fresh` is False if it is only wrapped again."""
         if not self._cells:
             return
         entries = self.transcript.entries
@@ -139,7 +137,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
                 first = self.blocks[index].update()
                 entry = entries[index]
                 if isinstance(entry, Answer) and entry.done and entry.figures.certainty == "unknown":
-                    first = 0  # its runs may just have lost their colours
+                    first = 0  # its runs may have lost their colours
                     self._strips.clear()
                 if self.markdown and first is not None:
                     self._render_markdown(self.blocks[index])
@@ -163,14 +161,14 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         elif fresh:
             self.post_message(self.Followed(False, fresh=True))
             if self.scroll_offset.y > self.max_scroll_y:  # a thought was folded
-                self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
+                self.jump_to(self.max_scroll_y)
         if self._waiting:
             self.call_later(self._render_more, FIRST_SLICE)
-        # The last row is blank, and so was what was there before.
+        # Without the last row, which was blank and still is.
         self.refresh_lines(changed, max(1, max(height, before) - changed - 1))
 
     def on_resize(self) -> None:
-        """Wrap anew; the row at the top stays in view unless the end is followed."""
+        """Wrap the text again, and keep the row at the top unless the end is followed."""
         cells = max(8, min(MEASURE, self.size.width - 2 * MARGIN))
         if cells == self._cells:
             self._strips.clear()
@@ -178,38 +176,36 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
                 self.to_end()
             self.cursor.resized()
             return
-        following, anchor = self.following, self._place()
-        if (kept := self._resized) is not None and kept[1] == self.scroll_offset.y:
-            anchor = kept[0]  # of several resizes each would begin at the start of a row of the one before
+        following, anchor = self.following, self._anchor()
+        if self._resized is not None and self._resized[1] == self.scroll_offset.y:
+            anchor = self._resized[0]  # else several resizes would drift, each to the start of a row
         self._cells = cells
-        self.screen.clear_selection()  # other text is in its rows now
+        self.screen.clear_selection()  # its rows have other text now
         self._reset()
         self.following = following
         if following:
             self.to_end()
         elif anchor is not None:
-            self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
+            index, offset = anchor
+            self.jump_to(self.tops[index] + self.blocks[index].row_at(offset))
             self._resized = anchor, self.scroll_offset.y
         self.cursor.resized()
 
-    def _place(self) -> tuple[int, int] | None:
-        """Block and offset in its text at the top of the view."""
-        y = self.scroll_offset.y
-        if not self.blocks or not TOP <= y < self._height:
+    def _anchor(self) -> tuple[int, int] | None:
+        """Find the block at the top of the view, and the offset in its text."""
+        if (place := self.row_at(self.scroll_offset.y)) is None:
             return None
-        index = bisect_right(self.tops, y) - 1
+        index, row = place
         block = self.blocks[index]
-        if block.rendered is not None:  # rows of another kind: as far into them
-            part = (y - self.tops[index]) / block.height
-            return index, int(part * sum(len(line.text) for line in block.flow.lines))
-        return index, block.offset(y - self.tops[index])
-
-    def _row_of(self, index: int, offset: int) -> int:
-        return self.tops[index] + self.blocks[index].row_at(offset)
+        if block.rendered is not None:  # Markdown has other rows: take the same share of the text
+            return index, int(row / block.height * sum(len(line.text) for line in block.flow.lines))
+        return index, block.offset(row)
 
     def _reset(self) -> None:
         self._waiting = []
-        self.blocks, self.tops, self._open, self._height = [], [], 0, 0
+        self.blocks = []
+        self.tops = []
+        self._open = self._height = 0
         self._strips.clear()
         self.update_text(fresh=False)
         if not self.blocks:
@@ -217,7 +213,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scrolling up ends following; reaching the end takes it up again."""
+        """Follow the end while it is in view."""
         super().watch_scroll_y(old_value, new_value)
         self.following = self.is_vertical_scroll_end
         self.cursor.scrolled()
@@ -227,29 +223,32 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         super().follow()
 
     def watch_markdown(self, markdown: bool) -> None:
-        """Show finished answers the other way. What is in view comes first; the rest of a long chat follows bit by bit."""
-        self.cursor.leave()  # what is under the mouse is another text now
+        """Redraw finished answers: the visible ones at once, the rest of a long chat bit by bit."""
+        self.cursor.leave()  # the mouse is over another text now
         place = self._top_place()
         for block in self.blocks:
             block.rendered = None
         self._waiting = []
         if markdown:
-            top = self.row_at(self.scroll_offset.y + self.size.height // 2)
-            seen = top[0] if top is not None else 0 if place is None else len(self.blocks)
-            order = sorted(range(len(self.blocks)), key=lambda index: -abs(index - seen))
+            middle = self.row_at(self.scroll_offset.y + self.size.height // 2)
+            first = len(self.blocks) if place is not None else 0
+            if middle is not None:
+                first = middle[0]
+            order = sorted(range(len(self.blocks)), key=lambda index: -abs(index - first))
             self._waiting = [self.blocks[index] for index in order if isinstance(self.blocks[index].entry, Answer)]
         self._render_more(FIRST_SLICE, place)
 
     def _render_markdown(self, block: EntryBlock) -> None:
         if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
-            from .markdown_rows import as_markdown, markdown_rows  # 20 ms, and most chats never ask
+            from .markdown_rows import as_markdown, markdown_rows  # 20 ms, unused in most chats
 
-            dark, block.colours = self.app.current_theme.dark, self.app.theme_variables
+            block.colours = self.app.theme_variables
+            dark = self.app.current_theme.dark
             block.rendered = markdown_rows(as_markdown(block.entry), self._cells, block.colours, dark) or None
 
     def _render_more(self, seconds: float = SLICE, place: tuple[int, float] | None = None) -> None:
-        """Render what waits, the last first, for so many seconds; the rest when the screen has had its turn. What is at the top
-        of the view (at `place` if given) stays there."""
+        """Render waiting answers, the last first, for some seconds, then let the screen draw. The view stays at its top, or at
+        `place`."""
         following, place = self.following, place or self._top_place()
         deadline = monotonic() + seconds
         while self._waiting and monotonic() < deadline:
@@ -259,19 +258,18 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self.set_timer(0.01, self._render_more)
 
     def _top_place(self) -> tuple[int, float] | None:
-        """The block at the top of the view, and what part of it is above."""
+        """Find the block at the top of the view, and the share of it above the top."""
         place = self.row_at(self.scroll_offset.y)
         return None if place is None else (place[0], place[1] / self.blocks[place[0]].height)
 
     def _lay_out_at(self, place: tuple[int, float] | None, following: bool) -> None:
-        """Place the blocks anew, and stay at the end or at a place."""
+        """Lay out the blocks, and stay at the end or at a place."""
         self._lay_out()
         if following:
             self.following = True
             self.to_end()
         elif place is not None:
-            y = self.tops[place[0]] + round(place[1] * self.blocks[place[0]].height)
-            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+            self.jump_to(self.tops[place[0]] + round(place[1] * self.blocks[place[0]].height))
 
     def _lay_out(self) -> None:
         top = TOP
@@ -296,16 +294,16 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.cursor.relocate()
 
     def fold(self, index: int | None = None) -> bool:
-        """Open the thought of an answer, or fold it; False if there is none.
+        """Open or fold the thought of an answer; False if there is none.
 
         Args:
-            index: the answer's number; None for the marked one, else the last one that has a thought.
+            index: of the block; None for the marked answer, else the last one with a thought.
         """
-        found = [i for i, block in enumerate(self.blocks) if block.has_thoughts]
+        thoughts = [i for i, block in enumerate(self.blocks) if block.has_thoughts]
         if index is None:
-            marked = [i for i in found if self.blocks[i].entry is self.mark.entry]
-            index = (marked or found[-1:] or [-1])[0]
-        if index not in found:
+            marked = [i for i in thoughts if self.blocks[i].entry is self.mark.entry]
+            index = (marked or thoughts[-1:] or [-1])[0]
+        if index not in thoughts:
             return False
         block, following = self.blocks[index], self.following
         block.fold(not block.opened)
@@ -313,10 +311,9 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         if following and not (block.opened and block.closed):
             self.to_end()
         else:
-            # What was opened is read from its beginning.
+            # An open thought is read from its beginning.
             self.following = False
-            y = min(self.scroll_offset.y, self.tops[index], self.max_scroll_y)
-            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+            self.jump_to(min(self.scroll_offset.y, self.tops[index], self.max_scroll_y))
             self.following = self.is_vertical_scroll_end
         self.cursor.relocate()
         return True
@@ -327,37 +324,37 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         return self.painted(y).apply_offsets(0, y + self.scroll_offset.y)
 
     def painted(self, y: int) -> Strip:
-        worn = self.app.theme_variables, self.styles.background  # they follow the theme a moment later
-        if self._styled_for != worn:
-            self._plain = self.rich_style  # of the theme too, and expensive: it goes through all that the view is in
+        styled_for = self.app.theme_variables, self.styles.background  # they follow the theme with a delay
+        if self._styled_for != styled_for:
+            self._plain = self.rich_style  # expensive, as it goes through all parents
             self._painter = RowPainter(self.app.theme_variables, effective(self.colouring, self.app.no_color), self._plain)
             self._strips.clear()
-            self._styled_for = worn
-        place = self.row_at(y + self.scroll_offset.y)
+            self._styled_for = styled_for
+        y += self.scroll_offset.y
+        place = self.row_at(y)
         if place is None:
             return Strip.blank(self.size.width, self._plain)
-        index, local = place
+        index, row = place
         block = self.blocks[index]
         if block.rendered is not None and block.colours is not self.app.theme_variables:
-            self._render_markdown(block)  # in other colours; the rows stay as many
-        lit = self.cursor.lit(index, local)
-        key = (index, local, self.blocks[index].version(local), lit)
+            self._render_markdown(block)  # in other colours, on the same rows
+        run = self.cursor.run_in(index, row)
+        key = (index, row, block.version(row), run)
         strip = self._strips.get(key)
         if strip is None:
             self.draws += 1
-            strip = self._painter.draw(block, block.row(local), self.margin, lit, self.cursor.sign)
+            strip = self._painter.draw(block, block.row(row), self.margin, run, self.cursor.sign)
             strip = strip.extend_cell_length(self.size.width, self._plain).simplify()
             self._strips[key] = strip
-        strip = self.mark.draw(strip, block, local, self.margin)
-        absolute = y + self.scroll_offset.y
-        if (selection := self.text_selection) is not None and (span := selection.get_span(absolute)) is not None:
+        strip = self.mark.draw(strip, block, row, self.margin)
+        if (selection := self.text_selection) is not None and (span := selection.get_span(y)) is not None:
             strip = self._painter.selected(strip, *span, self.margin)
         return strip
 
-    # Looking into runs
+    # Inspection
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys move from run to run only once one has been chosen."""
+        """Enable the moves from run to run during an inspection alone."""
         return self.cursor.by_keys if action == "inspect_move" else True
 
     def action_inspect_move(self, where: Move) -> None:
@@ -371,8 +368,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.cursor.leave()
 
     def on_click(self, event: events.Click) -> None:
-        """Keep to the run that was clicked; a second click on it lets it go, a double click selects a word. The sign of
-        variants goes to the next one."""
+        """Inspect the clicked run; a second click ends that, a double click selects a word, and the sign of variants turns to
+        another one."""
         place = self.row_at(event.y + self.scroll_offset.y)
         if place is not None and (step := step_at(self.blocks[place[0]], place[1], event.x - self.margin)):
             self.post_message(self.Turned(place[0], step))
@@ -382,7 +379,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self.fold(place[0])
             return
         if event.chain == 2:
-            event.prevent_default()  # Textual selects all of the chat
+            event.prevent_default()  # Textual selects everything
             self.finder.select_word(event.x, event.y)
         spot = self.cursor.at(event.x, event.y)
         if event.chain > 1 or self.text_selection is not None or spot is None:
@@ -393,12 +390,12 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self.cursor.start(spot)
 
     def on_blur(self) -> None:
-        """The focus has gone elsewhere, not just the terminal's."""
+        """End the inspection, unless the terminal itself has lost the focus."""
         if self.app.app_focus and self.cursor.by_keys:
             self.cursor.stop()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Text under a selection: wrapped lines come out whole, margins and marks are left out."""
+        """Read the selected text with wrapped lines joined, without margins and marks."""
         start = selection.start or Offset(0, 0)
         last = self._height - 1 if selection.end is None else min(selection.end.y, self._height - 1)
         out: list[str] = []
@@ -407,7 +404,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             if place is None:
                 continue
             row = self.blocks[place[0]].row(place[1])
-            # Marks and what may yet change have their place in the row, but are no part of the text.
+            # Marks and text that may change take their cells in the row, but are not part of the text.
             pieces = ("\0" * len(text) if run < 0 and row.kind == "answer" else text for text, run in row.pieces)
             text = " " * self.margin + "".join(pieces)
             span = selection.get_span(y) or (0, -1)
@@ -421,12 +418,11 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
 
 
 def step_at(block: EntryBlock, row: int, cell: int) -> int:
-    """Where a click on a row of a block leads: −1 on the left half of the sign, 1 on the right one, 0 beside it."""
-    found = block.row(row)
-    if found.kind == "variants" and found.first:
-        start, sign = 0, found.pieces[0].text
-    else:
-        start, sign = block.cells - len(found.badge), found.badge
+    """Choose the direction for a click in a row: −1 on the left half of the sign of variants, 1 on the right, 0 elsewhere."""
+    line = block.row(row)
+    start, sign = block.cells - len(line.badge), line.badge
+    if line.kind == "variants" and line.first:
+        start, sign = 0, line.pieces[0].text
     if not sign or not start <= cell < start + len(sign):
         return 0
     return -1 if cell < start + len(sign) // 2 else 1

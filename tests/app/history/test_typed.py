@@ -150,7 +150,7 @@ def keeping(make_chat: Make) -> Any:
     """A chat that keeps what is typed, and nothing else."""
     app = make_chat()
     app.chat_history.keep = True
-    app.chat_history._begin = lambda: None
+    app.chat_history._start_recorder = lambda: None
     return app
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from specchat.app.settings.keymap import ALL
+from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.chat.welcome import Welcome
 from specchat.app.tui.keys.context import KEYS
-from specchat.app.tui.keys.help import HelpScreen
 from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps, Switched
 
 from ...fakes.pilots import Make, ask, chatting, command, loaded, rows, settle, shown, toasts

@@ -68,7 +68,7 @@ def test_what_the_terminal_replies_is_not_typed(pieces: list[str], cuts: list[in
 def test_a_reply_that_was_cut_off_hides_nothing_for_long() -> None:
     parser = TerminalParser()
     assert not [*parser.feed("\x1b]11;rgb:10")]
-    parser._begun_at -= REPLY_SECONDS
+    parser._reply_at -= REPLY_SECONDS
     assert [message.key for message in parser.feed("x") if isinstance(message, Key)] == ["x"]
 
 

@@ -12,7 +12,7 @@ from textual.widgets._toast import Toast
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.tui import notify
-from specchat.app.tui.keys.help import HelpScreen
+from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.terminal_app import NOTICE_ROWS, RECENT
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 

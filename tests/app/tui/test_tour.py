@@ -13,7 +13,7 @@ import pytest
 
 from specchat.app.race.race import Race
 from specchat.app.settings.locations import first_start
-from specchat.app.tui.actions.race import Races
+from specchat.app.tui.race.races import Races
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.tour import tour as script
 from specchat.app.tui.tour.caption import Caption
@@ -171,13 +171,13 @@ def step(app: Any) -> int:
     for screen in reversed(app.screen_stack):
         for caption in screen.query(Caption):
             if caption.display:
-                return int(caption.said[0])
+                return int(caption.state[0])
     return 0
 
 
 def told(app: Any) -> str:
     """What the tour says."""
-    return str(next(caption.said[1] for screen in reversed(app.screen_stack) for caption in screen.query(Caption)))
+    return str(next(caption.state[1] for screen in reversed(app.screen_stack) for caption in screen.query(Caption)))
 
 
 async def begin(app: Any, pilot: Any, engine: Live, at: int = 1, **unavailable: str) -> None:

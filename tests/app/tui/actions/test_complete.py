@@ -18,8 +18,8 @@ from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import SAMPLING
 from specchat.app.settings.keymap import ALL, GROUPS, display, spell
 from specchat.app.tui.actions import complete
-from specchat.app.tui.actions.complete import KnownNames, completions, line, quoted
-from specchat.app.tui.actions.settings import set_now
+from specchat.app.tui.actions.complete import KnownNames, completions, parse_command, quoted
+from specchat.app.tui.actions.settings import current_values
 from specchat.app.tui.actions.table import COMMANDS, PAGE, page, parse
 from specchat.app.tui.chat.header import ChatHeader
 from specchat.app.tui.composer.completion import Completion
@@ -56,7 +56,7 @@ KNOWN = KnownNames(
 
 
 def offered(before: str) -> list[str]:
-    typed = line(before)
+    typed = parse_command(before)
     return [] if typed is None else [offer.name for offer in completions(typed, KNOWN)]
 
 
@@ -123,7 +123,7 @@ def test_every_command_whose_arguments_are_known_offers_them() -> None:
 @example("a  'b c")
 def test_any_line_can_be_looked_at(rest: str) -> None:
     for name in (row.command for row in COMMANDS):
-        typed = line(f"/{name} {rest}")
+        typed = parse_command(f"/{name} {rest}")
         if typed is not None:
             assert 0 < typed.start <= len(name) + 2 + len(rest)
             completions(typed, KNOWN)
@@ -134,7 +134,7 @@ def test_any_line_can_be_looked_at(rest: str) -> None:
 def test_a_name_is_quoted_so_that_the_command_gets_it(name: str) -> None:
     if not name.endswith("/"):
         assert parse(f"/open {quoted(name)}")[1] == [name]
-        typed = line(f"/open {quoted(name + '/')}x")
+        typed = parse_command(f"/open {quoted(name + '/')}x")
         if typed is not None and "\x85" not in name:
             assert typed.word == f"{name}/x"
 
@@ -214,7 +214,7 @@ async def test_every_action_has_its_function(make_chat: Make) -> None:
 
 
 def test_set_completes_what_it_takes(make_chat: Make) -> None:
-    assert set(set_now(make_chat().settings)) >= {*SAMPLING, "accept", "max_tokens", "stop", "system"}
+    assert set(current_values(make_chat().settings)) >= {*SAMPLING, "accept", "max_tokens", "stop", "system"}
 
 
 # docs/keys.md says what the tables say, and keys are spelled as people write them

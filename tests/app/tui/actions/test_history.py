@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str, finish: bool = True, kept: bool = True) -> None:
     """Ask, and let the engine answer."""
     await ask(pilot, engine, text, make_steps(), finish=finish)
-    app.chat_history.note()
+    app.chat_history.record()
     assert app.chat_history.recorder.settle(10.0 if kept else 0.1) == kept
 
 
@@ -194,7 +194,7 @@ async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine
     async with chatting(make_kept(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "Hello", kept=False)
         await settle(app, pilot)
-        app.chat_history.note()
+        app.chat_history.record()
         (told,) = [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice)]
         assert "a newer specchat" in told
         await say(app, pilot, engine, make_steps, "Still there?", kept=False)

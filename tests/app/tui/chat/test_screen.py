@@ -10,7 +10,7 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Prompt
-from specchat.app.tui.chat.welcome import OPENINGS, STARTERS
+from specchat.app.tui.composer.starters import OPENINGS, STARTERS
 from specchat.engine.messages import Load, Loaded, Loading, Steps, Switched
 
 from ....fakes.pilots import Make, ask, chatting, command, loaded, rows, settle, shown, toasts

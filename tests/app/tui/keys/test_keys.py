@@ -12,8 +12,8 @@ import pytest
 from specchat.app.models.memory import FreeMemory
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.keymap import ALL, CHAT, INPUT, LEADER, conflicts, keys_of
+from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.keys.bar import KeyBar
-from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.keys.leader import LeaderScreen
 from specchat.app.tui.pickers.chats import ChatsScreen
 from specchat.app.tui.pickers.framed import FramedScreen

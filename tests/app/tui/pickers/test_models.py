@@ -253,7 +253,7 @@ async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat:
     app = make_chat()
 
     def heard() -> bool:
-        app.models.idle()
+        app.models.poll_downloads()
         return bool(told)
 
     async with app.run_test(size=(100, 30)) as pilot:

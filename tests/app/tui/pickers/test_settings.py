@@ -360,7 +360,7 @@ async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses
         engine.events.append(Loaded(9, INFO | {"name": "other"}, {}))
         await settle(app, pilot)
         assert app.dialogue.options.sampling == Sampling()
-        assert "sampling.temperature" not in app.live.current()
+        assert "sampling.temperature" not in app.live.preset_values()
 
 
 async def test_a_header_without_device_and_data_type_has_no_gap(make_chat: Callable[..., Any], engine: Any) -> None:

@@ -16,9 +16,9 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.saved.race_json import race_json
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
+from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.keys.bar import KeyBar
-from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.model import RaceModel
@@ -159,7 +159,7 @@ async def test_f5_asks_who_races_and_enter_starts(make_chat: Make, engine: Any) 
         await pilot.pause()
         setup = pilot.app.screen
         assert isinstance(setup, RaceSetup)
-        assert setup.chosen == ["greedy", "lookup"]
+        assert [lane.method for lane in setup.lanes] == ["greedy", "lookup"]
         await pilot.press("enter")
         await pilot.pause()
         screen = pilot.app.screen
@@ -194,14 +194,14 @@ async def test_the_set_up_takes_methods_in_and_leaves_them_out(make_chat: Make, 
         await pilot.press("f5")
         setup = pilot.app.screen
         await pilot.press("2", "3")  # lookup was in, soft was not
-        assert setup.chosen == ["greedy", "soft"]
+        assert [lane.method for lane in setup.lanes] == ["greedy", "soft"]
         await pilot.press("4")  # cannot run here
-        assert setup.chosen == ["greedy", "soft"]
-        assert "cannot run here" in setup._refused
+        assert [lane.method for lane in setup.lanes] == ["greedy", "soft"]
+        assert "cannot run here" in setup._refusal
         await pilot.press("home", "space", "enter")
-        assert setup.chosen == ["soft"]
+        assert [lane.method for lane in setup.lanes] == ["soft"]
         assert pilot.app.screen is setup
-        assert "Choose one more" in setup._refused
+        assert "Choose one more" in setup._refusal
         await pilot.press("1", "enter")
         await pilot.pause()
         assert [racer.entry.method for racer in pilot.app.screen.race.racers] == ["soft", "greedy"]
@@ -463,7 +463,7 @@ async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine
         assert setup.lanes == [LanePick("greedy"), LanePick("greedy", SMALL)]
         await pilot.press("m")
         menu = await choose(pilot)
-        assert menu._taken == {"", SMALL.key}
+        assert menu._added == {"", SMALL.key}
         await pilot.press("down", "down", "enter")  # out again
         assert setup.lanes == [LanePick("greedy")]
         await pilot.press("m")
@@ -556,10 +556,10 @@ async def choose_lanes(pilot: Any, wanted: list[str]) -> None:
     assert isinstance(setup, RaceSetup)
     await pilot.press("end", "space")  # more methods
     ids = [item.id for item in setup._items]
-    for name in (*setup.chosen, *wanted):  # out, then in
+    for name in (*(lane.method for lane in setup.lanes), *wanted):  # out, then in
         setup.action_pick(ids.index(name))
     await pilot.pause()
-    assert setup.chosen == wanted
+    assert [lane.method for lane in setup.lanes] == wanted
 
 
 @pytest.mark.parametrize(

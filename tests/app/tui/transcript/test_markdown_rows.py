@@ -166,7 +166,7 @@ async def test_it_can_be_read_after_a_change_of_theme(make_chat: Make, engine: A
         await pilot.pause()
         views = (app.chat_screen.view, app.chat_screen.panel.query_one(LineView))
         least = [worst_contrast(view) for view in views]
-        app.themes.wear(after)
+        app.themes.use(after)
         for view in views:  # something paints before the style sheet has followed
             worst_contrast(view)
         await pilot.pause()

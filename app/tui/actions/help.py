@@ -1,4 +1,4 @@
-"""What the help lists: the keys that matter here, then every key, command and method, and what words mean."""
+"""The help: the keys that matter here, notices, every key, command and method, and a glossary."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from ...settings.keymap import CHAT, GROUPS, LEADER, KeyBinding, after_leader, d
 from ...text.cells import fit, folded, has_words, one_line, width
 from ...text.lines import StyledLine, ends, line
 from ...theming.colouring import LABEL_STYLES, Colouring, legend_line
-from ..actions.dispatch import Actions
+from ..keys.context import KEYS, Hint, KeyContext, hints, shown
 from ..pickers.pick_list import PickList
 from ..pickers.search_screen import SearchScreen
-from .context import KEYS, Hint, KeyContext, hints, shown
+from .dispatch import Actions
 
 KEY_CELLS = 17
-"""Cells of the keys before what they do: `alt+right  ^o →`."""
+"""Cells of the column of keys: `alt+right  ^o →`."""
 
 TALL = 24
-"""Rows of a terminal from which on it is tall."""
+"""Least rows of a tall terminal."""
 
 DETAIL_ROWS = (4, 7)
-"""Rows about the item under the cursor, the line above them among them: on a low terminal, and on a tall one."""
+"""Rows about the item under the cursor, with their border: on a low terminal, and on a tall one."""
 
 LIST_ROWS = 5
-"""Rows that are left to the box and the list, however long a notice is."""
-
+"""Least rows for the box and the list, however long a notice is."""
 
 COLOURS = (
     "The colour says how many tokens one pass of the model gave. Plain text came one token a pass. Several came at once where "
@@ -52,36 +51,36 @@ class HelpRow:
     title: str = ""
     id: str = ""
     keys: str = ""
-    """The keys as they stand before it."""
+    """Keys as shown."""
     tag: str = ""
-    """What stands at the end of the row: a command, or a method's label."""
+    """End of the row: a command, or a method's label."""
     tag_style: str = "$quiet"
     about: tuple[tuple[str, str], ...] = ()
     """Lines below the list, each with its style."""
     run: Callable[[], object] | None = None
-    """Does it; None where there is nothing to do."""
+    """Runs the action; None if there is none."""
     notice: bool = False
-    """What was said beside the chat, however long it is."""
+    """Whether this is a notice, which is shown in full."""
 
     @property
     def text(self) -> str:
-        """What is searched."""
+        """Text to search in."""
         return " ".join((self.title, self.id, self.keys, self.tag, *(line for line, _ in self.about)))
 
 
 def entries(
-    here: KeyContext, actions: Actions, keymap: Mapping[str, str], recent: Iterable[Notification] = (), *, in_chat: bool
+    context: KeyContext, actions: Actions, keymap: Mapping[str, str], recent: Iterable[Notification] = (), *, in_chat: bool
 ) -> list[HelpRow]:
-    """All rows, below headings.
+    """List all rows, below headings.
 
     Args:
-        here: what the user is doing; its keys come first.
-        actions: everything that can be done.
+        context: its keys come first.
+        actions: runs the rows.
         recent: notices, the oldest first.
-        in_chat: whether the chat is what one looks at: only then is more than what is here done.
+        in_chat: whether the chat's screen is on top; else only the keys of the context can be run.
     """
-    first = [hint for hint in here.hints if not hint.ids or hint.ids[0].rpartition("_")[2] != "help"]
-    rows = [HelpRow(here.name), *(_here(hint, here, actions, keymap) for hint in first)]
+    first = [hint for hint in context.hints if not hint.ids or hint.ids[0].rpartition("_")[2] != "help"]
+    rows = [HelpRow(context.name), *(_hint(hint, context, actions, keymap) for hint in first)]
     named = {id for hint in first for id in hint.ids}
     if notices := [_notice(note) for note in recent]:
         rows += [HelpRow(), HelpRow("Recent notices"), *reversed(notices)]
@@ -90,42 +89,45 @@ def entries(
     methods = actions.host.dialogue.methods.values()
     rows += [HelpRow(), HelpRow("Decoding methods"), *(_method(method, actions, in_chat) for method in methods)]
     for place, keys in GROUPS.items():
-        if keys not in (CHAT, LEADER) and (others := [key for key in keys if key.id not in named]):
-            rows += [HelpRow(), HelpRow(place), *(_key(key, keymap) for key in others)]
-    return [*rows, HelpRow(), HelpRow("What words mean"), *_words()]
+        if keys not in (CHAT, LEADER) and (unnamed := [key for key in keys if key.id not in named]):
+            rows += [HelpRow(), HelpRow(place), *(_key(key, keymap) for key in unnamed)]
+    rows += [HelpRow(), HelpRow("What words mean")]
+    rows.append(HelpRow("How many tokens one pass gave", "colours of passes", "colours", about=((COLOURS, "$foreground"),)))
+    for label, what in LABELS.items():
+        rows.append(HelpRow(what, f"label {label}", label, about=((f"{label}: {what}.", LABEL_STYLES[label]),)))
+    return rows
 
 
-def found(rows: Sequence[HelpRow], query: str) -> list[HelpRow]:
-    """Rows that have all words of a search: first those that begin with it, then those that have it in what they do."""
+def search(rows: Sequence[HelpRow], query: str) -> list[HelpRow]:
+    """Find rows with all words of a query, ranked: beginnings, then titles, then the rest."""
     words = folded(query).split()
     if not words:
         return list(rows)
 
-    def rank(entry: HelpRow) -> int:
-        title = folded(entry.title)
-        names = (title, folded(entry.keys), folded(entry.tag).removeprefix("/"))
-        return 0 if any(name.startswith(words[0]) for name in names) else 1 if all(word in title for word in words) else 2
+    def rank(row: HelpRow) -> tuple[bool, bool]:
+        title = folded(row.title)
+        names = (title, folded(row.keys), folded(row.tag).removeprefix("/"))
+        begins = any(name.startswith(words[0]) for name in names)
+        return not begins, not begins and not all(word in title for word in words)
 
     return sorted((row for row in rows if row.id and has_words(row.text, query)), key=rank)
 
 
-def _here(hint: Hint, here: KeyContext, actions: Actions, keymap: Mapping[str, str]) -> HelpRow:
-    """What keys do now, in the words of the context where it has some."""
+def _hint(hint: Hint, context: KeyContext, actions: Actions, keymap: Mapping[str, str]) -> HelpRow:
     label = hint.label[:1].upper() + hint.label[1:]
     if not hint.ids:
         return HelpRow(label, f"keys {hint.keys}", hint.keys)
-    key, *others = [KEYS[id] for id in hint.ids]
-    if others:
-        about = tuple((f"{every_way(each, keymap)}  {each.what}", "$foreground") for each in (key, *others))
+    keys = [KEYS[id] for id in hint.ids]
+    if len(keys) > 1:
+        about = tuple((f"{every_way(key, keymap)}  {key.what}", "$foreground") for key in keys)
         return HelpRow(label, " ".join(hint.ids), shown(hint, keymap), about=about)
-    entry = _key(key, keymap, partial(actions.host.run_action, key.action, here.place))
-    return entry if hint.label == key.short else replace(entry, title=label)
+    row = _key(keys[0], keymap, partial(actions.host.run_action, keys[0].action, context.place))
+    return row if hint.label == keys[0].short else replace(row, title=label)
 
 
 def _key(key: KeyBinding, keymap: Mapping[str, str], run: Callable[[], object] | None = None) -> HelpRow:
-    row = BY_ID.get(key.id)
-    slash = f"/{row.command}" if row is not None and row.slash else ""
-    return HelpRow(key.what, key.id, _column(key, keymap), slash, about=_ways(key, keymap, row), run=run)
+    row = BY_ID.get(key.id) or Action(key.id, key.what)
+    return replace(_row(row, key, keymap), title=key.what, run=run)
 
 
 def notice_id(note: Notification) -> str:
@@ -139,26 +141,21 @@ def _notice(note: Notification) -> HelpRow:
 
 
 def _action(row: Action, actions: Actions, keymap: Mapping[str, str], in_chat: bool) -> HelpRow:
-    key = KEYS.get(row.id)
-    slash = f"/{row.command}" if row.slash else ""
-    keys = _column(key, keymap) if key is not None else ""
     run = None
     if in_chat:
         run = partial(actions.do, row.id) if row.keys or not row.arguments else partial(actions.begin, row)
-    return HelpRow(row.what, row.id, keys, slash, about=_ways(key, keymap, row), run=run)
+    return replace(_row(row, KEYS.get(row.id), keymap), run=run)
 
 
-def _column(key: KeyBinding, keymap: Mapping[str, str]) -> str:
-    """A binding's first key, and the way after the leader key."""
-    return "  ".join(filter(None, (display(keymap.get(key.id) or key.keys), after_leader(key.id, keymap))))
-
-
-def _ways(key: KeyBinding | None, keymap: Mapping[str, str], row: Action | None) -> tuple[tuple[str, str], ...]:
-    parts = [every_way(key, keymap)] if key is not None else []
-    parts += [f"/{row.slash}"] if row is not None and row.slash else []
-    what = key.what if key is not None else row.what if row is not None else ""
-    id = key.id if key is not None else ""
-    return ((what, "$foreground"), ("   ".join(parts), "$quiet"), *(((f"[keymap] {id}", "$faint"),) if id else ()))
+def _row(row: Action, key: KeyBinding | None, keymap: Mapping[str, str]) -> HelpRow:
+    """Describe an action: its first keys and command in the row; all of its keys, and their id, below the list."""
+    slash = f"/{row.command}" if row.slash else ""
+    if key is None:
+        return HelpRow(row.what, row.id, "", slash, about=((row.what, "$foreground"), (f"/{row.slash}", "$quiet")))
+    keys = "  ".join(filter(None, (display(keymap.get(key.id) or key.keys), after_leader(key.id, keymap))))
+    triggers = "   ".join(filter(None, (every_way(key, keymap), f"/{row.slash}" if row.slash else "")))
+    about = ((key.what, "$foreground"), (triggers, "$quiet"), (f"[keymap] {key.id}", "$faint"))
+    return HelpRow(row.what, key.id, keys, slash, about=about)
 
 
 def _method(method: Method, actions: Actions, in_chat: bool) -> HelpRow:
@@ -169,33 +166,27 @@ def _method(method: Method, actions: Actions, in_chat: bool) -> HelpRow:
     lines += [(line, "$faint") for line in (settings, method.paper) if line]
     run = partial(actions.do, "method_menu", method.name) if in_chat and not reason else None
     style = LABEL_STYLES.get(method.label, "$quiet")
-    return HelpRow(method.summary, f"method {method.name}", method.name, method.label, style, tuple(lines), run)
-
-
-def _words() -> Iterator[HelpRow]:
-    yield HelpRow("How many tokens one pass gave", "colours of passes", "colours", about=((COLOURS, "$foreground"),))
-    for label, what in LABELS.items():
-        yield HelpRow(what, f"label {label}", label, about=((f"{label}: {what}.", LABEL_STYLES[label]),))
+    return HelpRow(method.summary, f"method {method.name}", method.name, method.label, style, about=tuple(lines), run=run)
 
 
 class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
-    """The help; answers with what is to be done."""
+    """The help; answers with the function to run."""
 
     def __init__(
-        self, rows: Sequence[HelpRow], keymap: Mapping[str, str], way: Colouring, unread: Notification | None = None
+        self, rows: Sequence[HelpRow], keymap: Mapping[str, str], colouring: Colouring, unread: Notification | None = None
     ) -> None:
-        listed = PickList[HelpRow](lambda entry: entry.id or None, self._row)
+        listed = PickList[HelpRow](lambda row: row.id or None, self._draw)
         listed.empty = "No key, command or method matches."
         super().__init__(listed, keymap, "Help", "Search every key, command and method")
         self._rows = rows
-        self._legend = tuple(legend_line(way))
+        self._legend = tuple(legend_line(colouring))
         self._unread = notice_id(unread) if unread is not None else None
 
     def on_mount(self) -> None:
-        self.listed.show(found(self._rows, ""), self._unread)
+        self.listed.show(self._rows, self._unread)
 
     def tell(self) -> None:
-        """Little is told of a row where the terminal is low; a notice is told in full."""
+        """Show the item under the cursor: a row within DETAIL_ROWS, a notice in full."""
         item, least = self.listed.item, DETAIL_ROWS[self.app.size.height >= TALL]
         text = " ".join(line for line, _ in self.about(item)) if item is not None and item.notice else ""
         most = max(least, self.frame.size.height - LIST_ROWS)
@@ -203,7 +194,7 @@ class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
         super().tell()
 
     def search(self, text: str) -> None:
-        self.listed.show(found(self._rows, text))
+        self.listed.show(search(self._rows, text))
 
     def item_hints(self) -> Iterator[Hint]:
         if self.listed.item is not None and self.listed.item.run is not None:
@@ -222,15 +213,14 @@ class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
         else:
             self.dismiss(item.run)
 
-    def _row(self, entry: HelpRow, cells: int) -> tuple[StyledLine]:
-        if not entry.id:
-            legend = self._legend if entry is self._rows[0] else ()
-            return (ends(((entry.title, "bold $primary"),), legend, cells) if entry.title else (),)
+    def _draw(self, row: HelpRow, cells: int) -> tuple[StyledLine]:
+        if not row.id:
+            legend = self._legend if row is self._rows[0] else ()
+            return (ends(((row.title, "bold $primary"),), legend, cells) if row.title else (),)
         room = min(KEY_CELLS, cells // 3)
-        keys = fit(entry.keys, room - 1)
-        tag = fit(one_line(entry.tag), cells // 3) if cells >= 60 or not entry.keys else ""
-        left = line((keys, "bold $foreground"), " " * (room - width(keys)))
-        told = fit(one_line(entry.title), max(4, cells - room - (width(tag) + 2 if tag else 0)))
-        return (
-            ends((*left, (told, "$foreground" if entry.run is not None else "$quiet")), line((tag, entry.tag_style)), cells),
-        )
+        keys = fit(row.keys, room - 1)
+        tag = fit(one_line(row.tag), cells // 3) if cells >= 60 or not row.keys else ""
+        title = fit(one_line(row.title), max(4, cells - room - (width(tag) + 2 if tag else 0)))
+        style = "$foreground" if row.run is not None else "$quiet"
+        left = line((keys, "bold $foreground"), " " * (room - width(keys)), (title, style))
+        return (ends(left, line((tag, row.tag_style)), cells),)

@@ -1,4 +1,4 @@
-"""Races from the chat: who races on what, and the screen that shows it. The chat and its draft stay as they are."""
+"""Races from the chat: their methods, models and prompt, and the screen. The chat and its draft stay as they are."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from ...race.kept import KeptRace
 from ...race.race import FEWEST, MOST, Race
 from ...race.subject import describe_last_message, race_prompt, suggest_methods, warning
 from ...settings import actions
+from ..actions.dispatch import runs
+from ..actions.export import Exports
+from ..actions.models import Models
+from ..actions.switch import method_items, method_settings
+from ..actions.table import is_command, pairs
+from ..composer.starters import starters_for
 from ..host import Host
-from .export import Exports
-from .models import Models
-from .registry import runs
-from .switch import method_items, method_settings
-from .table import is_command, pairs
 
 if TYPE_CHECKING:
     from ...race.choices import ModelChoice
     from ...race.record import RaceRecord
-    from ..race.screen import RaceScreen
-    from ..race.setup import LanePick
+    from .screen import RaceScreen
+    from .setup import LanePick
 
 USAGE = (
     "/race takes methods, each with its settings or on another model, and optionally a prompt: /race greedy lookup "
@@ -39,58 +40,49 @@ class Races:
     """Starts races and shows them: /race."""
 
     def __init__(self, host: Host, models: Models, exports: Exports) -> None:
-        self.host, self._models, self._exports = host, models, exports
+        self.host = host
+        self._models = models
+        self._exports = exports
         self.screen: RaceScreen | None = None
-        """The race on the screen."""
-        self.heard: set[int] = set()
-        """Ids of all races before."""
+        """Screen of the race, while there is one."""
+        self.closed_ids: set[int] = set()
+        """Ids of all closed races."""
         exports.show_race = self.show_record
 
     @property
     def running(self) -> bool:
-        """Whether the engine has something to say of a race."""
         return self.screen is not None and (self.screen.race.running or self.screen.race.settling)
 
     def entry(self, method: str, choice: ModelChoice | None = None) -> RaceEntry:
-        """A method as it is set in the chat, on a model."""
+        """Make an entry: a method with its settings in the chat, on a model."""
         settings = dict(self.host.dialogue.settings.get(method, {}))
         return RaceEntry(method, settings, choice.model, choice.backend) if choice is not None else RaceEntry(method, settings)
 
-    def ask(self, prompt: str = "") -> None:
-        from ..race.setup import RaceSetup
+    def _set_up(self, prompt: str) -> None:
+        from .setup import RaceSetup
 
-        self._must_be_possible()
         text, messages, source = self._subject(prompt)
-        dialogue = self.host.dialogue
+        dialogue, keymap = self.host.dialogue, self.host.live.keymap
 
-        def chosen(lanes: list[LanePick]) -> None:
-            self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
+        def start(lanes: list[LanePick]) -> None:
+            self.start([self.entry(method, choice) for method, choice in lanes], text, messages)
 
         source = " ".join(filter(None, (source, warning(dialogue))))
-        first, keymap = suggest_methods(dialogue), self.host.live.keymap
         drafters = [name for name, method in dialogue.methods.items() if method.group in ("draft model", "trained")]
         items = [item for item in method_items(dialogue) if not (item.reason and item.id in drafters)]  # they are not loaded
-        self.host.ask(RaceSetup(items, first, text, source, self.ask_model, keymap), chosen)
+        self.host.ask(RaceSetup(items, suggest_methods(dialogue), text, source, self._ask_model, keymap), start)
 
-    def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[ModelChoice | None], None]) -> None:
-        """Ask for a model of this machine, or a name.
-
-        Args:
-            title: what is asked.
-            taken: keys of models that are in already.
-            note: what is said of those.
-            then: called with the answer, None if there is none.
-        """
+    def _ask_model(self, title: str, added: Collection[str], note: str, then: Callable[[ModelChoice | None], None]) -> None:
         from ...race.choices import chat_model_choice, find_choices
-        from ..race.model import RaceModel
+        from .model import RaceModel
 
         dialogue = self.host.dialogue
-        others = partial(find_choices, dialogue, self._models.library, self.host.live.settings.model_folders)
-        self.host.push_screen(RaceModel(title, taken, note, chat_model_choice(dialogue), others, self.host.live.keymap), then)
+        find = partial(find_choices, dialogue, self._models.library, self.host.live.settings.model_folders)
+        self.host.push_screen(RaceModel(title, added, note, chat_model_choice(dialogue), find, self.host.live.keymap), then)
 
     @runs(actions.RACE)
     def command(self, *arguments: str) -> None:
-        """What /race does: `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional."""
+        """Race `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional; without methods, choose them first."""
         words, prompt = arguments, ""
         if ":" in arguments:
             at = arguments.index(":")
@@ -98,35 +90,35 @@ class Races:
         self._must_be_possible()
         entries = self._entries(words)
         if not entries:
-            self.ask(prompt)
+            self._set_up(prompt)
             return
         text, messages, _ = self._subject(prompt)
-        self.open(entries, text, messages)
+        self.start(entries, text, messages)
 
     def _entries(self, words: Sequence[str]) -> list[RaceEntry]:
         dialogue = self.host.dialogue
-        given: list[tuple[str, list[str]]] = []
+        picks: list[tuple[str, list[str]]] = []
         for word in words:
             if "=" not in word or "@" in word.partition("=")[0]:
-                given.append((word, []))
-            elif given:
-                given[-1][1].append(word)
+                picks.append((word, []))
+            elif picks:
+                picks[-1][1].append(word)
             else:
                 raise UserError(f"{word} must follow a method. {USAGE}")
         entries = []
-        for word, settings in given:
+        for word, settings in picks:
             name, model, backend = split_model(word, dialogue.model, dialogue.info)
             if word.endswith("@"):
                 raise UserError(f"{word} does not name a model. {USAGE}")
             if model and find_server(model, dialogue.load.get("servers", {})) is not None:
-                entries.append(RaceEntry(name, {}, model))  # it decides how it decodes
+                entries.append(RaceEntry(name, {}, model))  # the server chooses the method
                 continue
             served = {} if model or backend else dialogue.info.get("server") or {}
             if served and ("@" in word or name in (PLAIN, served["method"])):
                 entries.append(RaceEntry(served["method"]))
                 continue
-            own = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
-            entries.append(RaceEntry(name, own, model, backend))
+            merged = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
+            entries.append(RaceEntry(name, merged, model, backend))
         if len(entries) == 1:
             entries.insert(0, self._rival(entries[0]))
         if len(entries) > MOST:
@@ -134,7 +126,8 @@ class Races:
         return entries
 
     def _rival(self, entry: RaceEntry) -> RaceEntry:
-        """Whom a single entry races: on another model the chat's own with the same method, else the plain method."""
+        """Choose an opponent for a single entry: the same method on the chat's model if the entry's is another, else plain
+        decoding."""
         dialogue = self.host.dialogue
         if entry.key and entry.method not in dialogue.unavailable:
             return RaceEntry(entry.method, entry.settings)
@@ -152,50 +145,51 @@ class Races:
             raise NotPossible("No model is loaded. Load one with /model NAME.")
 
     def _subject(self, prompt: str) -> tuple[str, list[dict[str, str]], str]:
-        """Prompt, messages, and where the prompt is from."""
-        from ..chat.welcome import starters_for
+        """Choose the prompt: the one typed, the draft, the last message, or an example.
 
+        Returns:
+            prompt, messages, and a sentence on the source of the prompt.
+        """
         dialogue = self.host.dialogue
         draft = self.host.box.text
         if prompt:
-            found, source = race_prompt(dialogue, prompt), ""
+            subject, source = race_prompt(dialogue, prompt), ""
         elif draft.strip() and not is_command(draft):
-            found, source = race_prompt(dialogue, draft), "Your message, which stays in the input box."
+            subject, source = race_prompt(dialogue, draft), "Your message, which stays in the input box."
         else:
-            found, source = race_prompt(dialogue, None), describe_last_message(dialogue)
-        if found is None:
+            subject, source = race_prompt(dialogue, None), describe_last_message(dialogue)
+        if subject is None:
             source = "An example. Type your own prompt, then press F5."
-            found = race_prompt(dialogue, starters_for(dialogue.completes, builtin=dialogue.model == BUILTIN)[0].prompt)
-        assert found is not None, "a prompt was given"
-        return found[0], found[1], source
+            subject = race_prompt(dialogue, starters_for(dialogue.completes, builtin=dialogue.model == BUILTIN)[0].prompt)
+        assert subject is not None, "a prompt makes one"
+        return *subject, source
 
-    def open(self, entries: Sequence[RaceEntry], prompt: str, messages: list[dict[str, str]]) -> None:
-        self.begin(Race(self.host.dialogue, prompt, messages, entries, self.heard))
+    def start(self, entries: Sequence[RaceEntry], prompt: str, messages: list[dict[str, str]]) -> None:
+        self.begin(Race(self.host.dialogue, prompt, messages, entries, self.closed_ids))
 
     def begin(self, race: Race, caption: Widget | None = None) -> RaceScreen:
-        """Start a race, and show it."""
-        screen = self.show(race, caption)
+        """Start a race and show it."""
+        screen = self._show(race, caption)
         race.start()
-        self.host.stir()
+        self.host.expect_events()
         return screen
 
-    def show(self, race: Race, caption: Widget | None = None) -> RaceScreen:
-        from ..race.screen import RaceScreen
+    def _show(self, race: Race, caption: Widget | None = None) -> RaceScreen:
+        from .screen import RaceScreen
 
         host = self.host
         screen = self.screen = RaceScreen(race, host, self._exports.choose_race, caption)
 
-        def left(_: None) -> None:
+        def close(_: None) -> None:
             self.screen = None
-            # The race still hears what the engine says of its lanes, so that nobody else need know.
-            race.close()
-            self.heard |= race.ids
+            race.close()  # it goes on taking the engine's events about its lanes
+            self.closed_ids |= race.ids
             host.changed()
 
         host.dialogue.listener = race.handle
-        host.push_screen(screen, left)
+        host.push_screen(screen, close)
         return screen
 
     def show_record(self, record: RaceRecord) -> None:
-        """Show a race out of a file as it ended; run again, it is a race on its prompt alone."""
-        self.show(KeptRace(self.host.dialogue, record, self.heard))
+        """Show a race from a file as it ended; a rerun is a race on its prompt alone."""
+        self._show(KeptRace(self.host.dialogue, record, self.closed_ids))

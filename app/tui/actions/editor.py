@@ -1,4 +1,4 @@
-"""The draft in an editor of the user's own, for which the chat stands still. The engine goes on with the answer."""
+"""The draft in the user's editor, which has the terminal meanwhile; the engine continues its answer."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from ....plain_file import as_text
 from ...settings import actions
 from ...terminal.editor import alone_in_terminal, editor_command
 from ...text.cells import one_line
-from ..actions.registry import runs
 from ..host import Host
+from .dispatch import runs
 
 MOST_BYTES = 2_000_000
-"""Bytes of a draft: what a message may have in attachments too."""
+"""Most bytes of a draft, as of attachments."""
 
 
 class ExternalEditor:
-    """The user's own editor, which the draft is opened in: /editor."""
+    """Opens the draft in the user's editor: /editor."""
 
     def __init__(self, host: Host, app: App[Any]) -> None:
-        self.host, self._app = host, app
+        self.host = host
+        self._app = app
 
     @runs(actions.EDITOR)
     def start(self) -> None:
-        """Open the editor; when it ends its text is the draft. What is in the way is told, and the draft stays."""
+        """Edit the draft; after a failure it stays, and a notice says why."""
         box = self.host.box
         try:
-            box.rewrite(self._through(editor_command(self.host.live.settings.editor), box.text))
+            box.rewrite(self._edit(editor_command(self.host.live.settings.editor), box.text))
         except UserError as error:
             self.host.tell(f"{error} Your message is unchanged.", "warning")
         except SuspendNotSupported:
             self.host.tell("This terminal cannot be handed to an editor. Your message is unchanged.", "warning")
 
-    def _through(self, command: list[str], draft: str) -> str:
-        """What becomes of a text in the editor."""
+    def _edit(self, command: list[str], draft: str) -> str:
         name = one_line(Path(command[0]).name)
         try:
             with tempfile.TemporaryDirectory(prefix="specchat-") as folder:  # for this user alone
                 file = Path(folder) / "draft.md"
                 file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
-                # Output that goes elsewhere (specchat > file) is no place for an editor; what is drawn goes to standard error.
+                # If standard output is a file (specchat > file), the editor draws on standard error, like the chat.
                 out = None if os.isatty(1) else sys.__stderr__
                 with _away(self._app):
                     code = subprocess.run([*command, str(file)], stdout=out, check=False).returncode
@@ -64,10 +64,10 @@ class ExternalEditor:
 
 
 def _read(file: Path, name: str) -> str:
-    """The edited draft.
+    """Read the edited draft.
 
     Raises:
-        UserError: there is none, or it is no text.
+        UserError: there is no file, or it is not a text.
     """
     try:
         if file.stat().st_size > MOST_BYTES:
@@ -78,19 +78,19 @@ def _read(file: Path, name: str) -> str:
     if b"\0" in data:
         raise UserError(f"{name} left a file that is not text. Your message is as it was.")
     text = as_text(data).replace("\r\n", "\n")
-    return text.removesuffix("\n")  # editors end a file with a line break
+    return text.removesuffix("\n")  # the last line break is the editor's
 
 
 @contextlib.contextmanager
 def _away(app: App[Any]) -> Iterator[None]:
-    """Hand the terminal over.
+    """Suspend the app and restore the terminal afterwards.
 
     Raises:
         SuspendNotSupported: there is no terminal.
     """
     # Ctrl-C and Ctrl-\ in the editor reach every process of this terminal. A handler, unlike SIG_IGN, is not inherited.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
-    if alone_in_terminal():  # nothing could resume an editor that ctrl+z stops: it inherits that it must not
+    if alone_in_terminal():  # nothing could resume an editor that ctrl+z stops, so it inherits SIG_IGN
         before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     try:
         with app.suspend():
@@ -100,7 +100,7 @@ def _away(app: App[Any]) -> Iterator[None]:
             try:
                 yield
             finally:
-                if modes is not None:  # an editor that was killed leaves the terminal as it needed it
+                if modes is not None:  # a killed editor leaves its own modes
                     with contextlib.suppress(termios.error, OSError):
                         termios.tcsetattr(0, termios.TCSADRAIN, modes)
     finally:
