@@ -95,24 +95,32 @@ class Thinking:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """What the interface shows about a loaded model. Plain data: it is sent to the drawing process as JSON."""
+class ServerInfo:
+    """The engine of a server, and the method by which it decodes."""
 
-    name: str
+    engine: str
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The description of a loaded model, which crosses to the drawing process. One without a name stands for no model."""
+
+    name: str = ""
     """The model's name, as the user gave it."""
-    backend: str
+    backend: str = ""
     """transformers, llama.cpp or server."""
-    device: str
-    dtype: str
-    architecture: str
-    parameters: int
-    layers: int
-    vocabulary: int
+    device: str = ""
+    dtype: str = ""
+    architecture: str = ""
+    parameters: int = 0
+    layers: int = 0
+    vocabulary: int = 0
     """Rows of the LM head: how many token ids can be chosen."""
-    context: int
+    context: int = 0
     """How many tokens the model can see at once."""
-    eos_ids: tuple[int, ...]
-    has_template: bool
+    eos_ids: tuple[int, ...] = ()
+    has_template: bool = True
     """Whether the model has a chat template; without one, prompts are plain completions."""
     capabilities: Capabilities = Capabilities()
     pard_token: int | None = None
@@ -141,6 +149,13 @@ class ModelInfo:
 
     sampling: Mapping[str, float] = field(default_factory=dict)
     """Sampling that the model's makers recommend: settings that are not at their defaults, by name."""
+
+    server: ServerInfo | None = None
+    """For a model on a server, what decodes it there."""
+
+    def __bool__(self) -> bool:
+        """Whether it describes a model."""
+        return bool(self.name)
 
     @property
     def readable(self) -> int:

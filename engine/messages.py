@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..backends.info import ModelInfo as ModelInfo
 from ..decoders.step import FIELDS as FIELDS
 from ..decoders.step import StepRecord as StepRecord
 from .options import DraftOptions, LoadOptions, draft_names
@@ -262,14 +263,15 @@ class Loading(Event):
 
 @dataclass(slots=True)
 class Loaded(Event):
-    """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run;
-    `drafts` are the draft models' ModelInfo, `trained_drafter` is its HeadInfo, each empty until one is loaded."""
+    """A model is ready. `unavailable` maps a method to the reason why it cannot run."""
 
     id: int
-    info: dict[str, Any]
+    model: ModelInfo
     unavailable: dict[str, str] = field(default_factory=dict)
-    drafts: list[dict[str, Any]] = field(default_factory=list)
-    trained_drafter: dict[str, Any] = field(default_factory=dict)
+    drafts: list[ModelInfo] = field(default_factory=list)
+    """The draft models that are loaded already."""
+    trained_drafter: str = ""
+    """Name of the trained drafter, if one is loaded."""
 
 
 @dataclass(slots=True)
@@ -286,7 +288,7 @@ class LoadedSecondary(Event):
 
     id: int
     key: str
-    info: dict[str, Any]
+    model: ModelInfo
     unavailable: dict[str, str] = field(default_factory=dict)
     tokenizer: str = ""
     """A fingerprint, equal for two models with the same tokens."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypedDict
 
 from ..backends.base import Sampling
-from ..backends.info import MOST_NODES, Capabilities, flops, least_share, plain_passes
+from ..backends.info import MOST_NODES, Capabilities, ModelInfo, flops, least_share, plain_passes
 from ..backends.loading import builtin_gguf, builtin_path
 from ..backends.options import (
     BACKENDS,
@@ -43,6 +43,7 @@ __all__ = [
     "Capabilities",
     "DraftOptions",
     "LoadOptions",
+    "ModelInfo",
     "ModelSelection",
     "Sampling",
     "builtin_gguf",

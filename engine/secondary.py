@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +77,7 @@ class SecondaryModels:
             loaded = LoadedSecondary(
                 id=command.id,
                 key=command.key,
-                info=asdict(model.info),
+                model=model.info,
                 unavailable=refusals(model, drafts),
                 tokenizer=fingerprint(model),
                 primary_tokenizer=fingerprint(primary) if primary is not None else "",

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -234,8 +234,7 @@ class Server:
             return
         self._free(lanes)
         self._remote = remote
-        info = describe_server(remote)
-        info["load_seconds"] = time.perf_counter() - start
+        info = replace(describe_server(remote), load_seconds=time.perf_counter() - start)
         self._outbox.post(Loaded(command.id, info, refusals(remote)))
 
     def _connect(self, id: int, address: Address) -> ServerModel:
@@ -311,12 +310,13 @@ class Server:
             gc.enable()
         self._model = model
         self._drafts = drafts
-        info = asdict(model.info)
-        info["load_seconds"] = info["load_seconds"] or time.perf_counter() - start
-        models = [asdict(draft.info) for draft in drafts.models]
-        head = asdict(drafts.head.info) if drafts.head else {}
-        info["notes"] = [*info["notes"], *drafts.notes]
-        self._outbox.post(Loaded(command.id, info, refusals(model, drafts), models, head))
+        info = replace(
+            model.info,
+            load_seconds=model.info.load_seconds or time.perf_counter() - start,
+            notes=(*model.info.notes, *drafts.notes),
+        )
+        head = drafts.head.info.name if drafts.head else ""
+        self._outbox.post(Loaded(command.id, info, refusals(model, drafts), [draft.info for draft in drafts.models], head))
 
     @property
     def _loaded(self) -> bool:

@@ -10,18 +10,60 @@ import json
 import os
 import threading
 import time
-from dataclasses import asdict, fields
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from types import NoneType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from . import messages
-from .messages import FIELDS, Command, Event, Failed, Loading, Prefilling, StepRecord, Steps
+from .messages import FIELDS, Command, Event, Failed, Loading, ModelInfo, Prefilling, StepRecord, Steps
 
 INTERVAL = 0.015
 """Seconds between messages that only carry progress: about one a frame of a 60 Hz screen."""
 
-_KINDS: dict[str, type[Any]] = {
-    name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and issubclass(kind, Command | Event)
+
+def _decoder(hint: Any) -> Callable[[Any], Any] | None:
+    """Return a function that rebuilds a value of a type from JSON; None if JSON has it already."""
+    arguments = get_args(hint)
+    inner = next(filter(None, map(_decoder, arguments)), None)
+    if hint is StepRecord:
+        return lambda values: StepRecord(*values[: len(FIELDS)])
+    if is_dataclass(hint):
+        decoders = _field_decoders(hint)
+        return lambda body: cast(Any, hint)(**_decode(body, decoders))
+    if get_origin(hint) is tuple:
+        return lambda values: tuple(map(inner, values) if inner else values)
+    if inner and get_origin(hint) is list:
+        return lambda values: list(map(inner, values))
+    if inner and NoneType in arguments:
+        return lambda value: None if value is None else inner(value)
+    return None
+
+
+def _field_decoders(kind: Any) -> dict[str, Callable[[Any], Any] | None]:
+    """Return the decoder of each field of a dataclass, by its annotation."""
+    hints = get_type_hints(kind)
+    return {field.name: _decoder(hints[field.name]) for field in fields(kind)}
+
+
+def _decode(body: Mapping[str, Any], decoders: dict[str, Callable[[Any], Any] | None]) -> dict[str, Any]:
+    known = ((name, value) for name, value in body.items() if name in decoders)
+    return {name: decode(value) if (decode := decoders[name]) else value for name, value in known}
+
+
+_KINDS: dict[str, tuple[type[Any], dict[str, Callable[[Any], Any] | None]]] = {
+    name: (kind, _field_decoders(kind))
+    for name, kind in vars(messages).items()
+    if isinstance(kind, type) and is_dataclass(kind) and issubclass(kind, Command | Event)
 }
+
+
+def read_model(body: Mapping[str, Any]) -> ModelInfo:
+    """Rebuild a model's description from plain data; one without a name if it is damaged."""
+    try:
+        return ModelInfo(**_decode(body, _field_decoders(ModelInfo)))
+    except (AttributeError, TypeError):
+        return ModelInfo()
 
 
 def dump(message: Command | Event) -> bytes:
@@ -43,12 +85,8 @@ def parse(line: bytes) -> Any:
     """
     try:
         body = json.loads(line)
-        kind = _KINDS[body["kind"]]
-        names = {f.name for f in fields(kind)}
-        values = {name: value for name, value in body.items() if name in names}
-        if kind is Steps:
-            values["steps"] = [StepRecord(*step[: len(FIELDS)]) for step in values["steps"]]
-        return kind(**values)
+        kind, decoders = _KINDS[body["kind"]]
+        return kind(**_decode(body, decoders))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"not a message: {line[:80]!r}") from error
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from ...engine.options import AnswerOptions
+from ...engine.options import AnswerOptions, ModelInfo
 from ...errors import NotPossible, UserError, did_you_mean
 from .pieces import Pieces
 from .transcript import Transcript
@@ -22,8 +22,8 @@ class About:
 
     model: str
     """Name of the model, as the user wrote it."""
-    info: Mapping[str, Any]
-    """The engine's description of the model; empty until it is loaded."""
+    info: ModelInfo
+    """The engine's description of the model; one without a name until it is loaded."""
     load: Mapping[str, Any]
     """Options of the model's load (fields of the engine's `Load`)."""
     method: str
@@ -71,30 +71,31 @@ def generate_fields(request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name != "model"}
 
 
-def words_of(info: Mapping[str, Any]) -> tuple[str, ...]:
+def words_of(info: ModelInfo) -> tuple[str, ...]:
     """Return the model's words for how to think, such as on, off or low; empty if it has no switch."""
-    return tuple(str(word) for word in (info.get("thinking") or {}).get("words") or ())
+    return info.thinking.words if info.thinking else ()
 
 
-def default_word(info: Mapping[str, Any]) -> str:
+def default_word(info: ModelInfo) -> str:
     """Return the word in force by default."""
-    return str((info.get("thinking") or {}).get("default") or "")
+    return info.thinking.default if info.thinking else ""
 
 
-def word_for(info: Mapping[str, Any], word: str) -> str:
+def word_for(info: ModelInfo, word: str) -> str:
     """Return `word` if the model knows it, else an empty string."""
     return word if word in words_of(info) else ""
 
 
-def known_word(info: Mapping[str, Any], word: str) -> str:
+def known_word(info: ModelInfo, word: str) -> str:
     """Return `word` if the model knows it.
 
     Raises:
         UserError: it does not, or it does not think at all.
     """
-    words, name = words_of(info), str(info.get("name") or "This model")
-    if not info.get("thinking"):
-        why = "its chat template has no place for it" if info.get("has_template", True) else "it is a base model"
+    words = words_of(info)
+    name = info.name or "This model"
+    if not info.thinking:
+        why = "its chat template has no place for it" if info.has_template else "it is a base model"
         raise NotPossible(f"{name} does not think before it answers: {why}.")
     if not words:
         raise NotPossible(f"{name} thinks, but its chat template has no switch for it.")
@@ -103,7 +104,7 @@ def known_word(info: Mapping[str, Any], word: str) -> str:
     return word
 
 
-def word_after(info: Mapping[str, Any], word: str) -> str:
+def word_after(info: ModelInfo, word: str) -> str:
     """Return the word after the one in force; the first follows the last.
 
     Raises:
@@ -139,6 +140,7 @@ class SavableChat(Protocol):
         """Return the chat's model and settings."""
 
 
-def public(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's description for files, without its place on this disk."""
-    return {key: value for key, value in info.items() if key != "path"}
+def public(info: ModelInfo) -> dict[str, Any]:
+    """Return a model's description for files, without its place on this disk; empty for no model."""
+    hidden = ("path",) if info.server else ("path", "server")
+    return {key: value for key, value in asdict(info).items() if key not in hidden} if info else {}

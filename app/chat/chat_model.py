@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...engine.messages import Command, Event
-from ...engine.options import BUILTIN, BUILTIN_DRAFT, AnswerOptions, Capabilities, Sampling, draft_label, draft_names
+from ...engine.options import BUILTIN, BUILTIN_DRAFT, AnswerOptions, Capabilities, ModelInfo, Sampling, draft_label, draft_names
 from .about import About
 from .choosing import Speeds, first_method, shortlist
 from .entries import Answer
@@ -52,7 +52,8 @@ class ChatModel:
     recommended: bool = False
     """Whether the sampling is the one that the model's makers recommend, not one that the user chose."""
     load: Mapping[str, Any] = field(default_factory=dict)
-    info: dict[str, Any] = field(default_factory=dict)
+    info: ModelInfo = field(default_factory=ModelInfo)
+    """The loaded model; one without a name until it is loaded."""
     unavailable: dict[str, str] = field(default_factory=dict)
     head: str = ""
     """Name of the loaded trained drafter, as the user wrote it."""
@@ -74,7 +75,7 @@ class ChatModel:
 
         if name not in self.methods:
             return ""
-        exact = bool((self.info.get("capabilities") or {}).get("exact", True))
+        exact = self.info.capabilities.exact
         rule = self.options.accept
         if rule == "exact" and exact:
             return self.methods[name].label
@@ -100,14 +101,14 @@ class ChatModel:
     @property
     def completes(self) -> bool:
         """Whether the model is a base model, which continues a text."""
-        return bool(self.info) and not self.info.get("has_template", True)
+        return not self.info.has_template
 
     def first_method(self) -> str:
-        if server := self.info.get("server"):
-            return str(server["method"])
+        if self.info.server:
+            return self.info.server.method
         return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"), self.info)
 
-    def methods_of(self, info: Mapping[str, Any]) -> dict[str, Method]:
+    def methods_of(self, info: ModelInfo) -> dict[str, Method]:
         """Return every method for a model by name; a server's method comes first."""
         if not any(method.group == "server" for method in self.methods.values()):
             self._local_methods = self.methods
@@ -125,7 +126,7 @@ class ChatModel:
 
     @property
     def _measured_on(self) -> str:
-        return f"{self.model} on {self.info.get('backend', '')}"
+        return f"{self.model} on {self.info.backend}"
 
     def about(self) -> About:
         return About(self.model, self.info, self.load, self.method, self.settings, self.options, self.pieces)

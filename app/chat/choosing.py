@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from ...engine.options import BUILTIN, least_share, plain_passes
+from ...engine.options import BUILTIN, ModelInfo, least_share, plain_passes
 from .methods import Method
 
 PLAIN = "greedy"
@@ -45,17 +44,16 @@ USUAL_DRAFT = 8
 """Draft tokens of the pass whose cost is shown."""
 
 
-def why_plain(info: Mapping[str, Any]) -> str:
+def why_plain(info: ModelInfo) -> str:
     """Explain why a model starts with plain decoding; empty if guesses may pay, or before the model is loaded."""
-    curve = tuple((int(nodes), float(seconds)) for nodes, seconds in info.get("pass_seconds") or ())
-    if least_share(curve) < DEAR_NODE:
+    if least_share(info.pass_seconds) < DEAR_NODE:
         return ""
-    cost = plain_passes(curve)[USUAL_DRAFT + 1]
+    cost = plain_passes(info.pass_seconds)[USUAL_DRAFT + 1]
     return f"Here a pass over {USUAL_DRAFT} guesses takes as long as {cost:.1f} plain ones, so plain decoding comes first."
 
 
 def first_method(
-    methods: Mapping[str, Method], unavailable: Collection[str], model: str, drafts: object, info: Mapping[str, Any]
+    methods: Mapping[str, Method], unavailable: Collection[str], model: str, drafts: object, info: ModelInfo
 ) -> str:
     """Choose the method that a chat starts with.
 

@@ -33,6 +33,7 @@ from ...engine.messages import (
     Switched,
     Unloaded,
 )
+from ...engine.options import ModelInfo
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import generate_fields
@@ -89,7 +90,7 @@ class Dialogue(ChatModel):
     """The load that was cancelled last."""
     _scoring: dict[tuple[int, int], tuple[Answer, int]] = field(default_factory=dict)
     """Steps whose probabilities have been asked for, by the answer's id and the tokens before the step."""
-    _before: tuple[str, Mapping[str, Any], dict[str, Any], dict[str, str]] | None = None
+    _before: tuple[str, Mapping[str, Any], ModelInfo, dict[str, str]] | None = None
     """Model, options, info and reasons of what is in the engine while another one is being loaded; None once it is gone."""
     _waiting: str = ""
     """What goes out for the queued prompt, where that is more than was typed."""
@@ -238,7 +239,7 @@ class Dialogue(ChatModel):
         if spec != self.model:
             self.load = {name: value for name, value in self.load.items() if name not in OF_ONE_MODEL}
         self.load = {**self.load, **options}
-        self.model, self.info, self.unavailable = spec, {}, {}
+        self.model, self.info, self.unavailable = spec, ModelInfo(), {}
         self.phase, self.loading = "loading", None
         self.engine.load(spec, **self.load)
 
@@ -277,9 +278,13 @@ class Dialogue(ChatModel):
     def _answer(self, request: dict[str, Any], fresh: bool = False) -> None:
         messages = self.transcript.messages()
         self.method = request["method"]
-        curve = tuple((nodes, seconds) for nodes, seconds in self.info.get("pass_seconds") or ())
-        weights = self.info.get("weights", 0)
-        self.answer = Answer(self.method, self.effective_label(self.method), asked=request, curve=curve, weights=weights)
+        self.answer = Answer(
+            self.method,
+            self.effective_label(self.method),
+            asked=request,
+            curve=self.info.pass_seconds,
+            weights=self.info.weights,
+        )
         self.transcript.entries.append(self.answer)
         self._answer_id = self.answer.id = self.engine.next_id()
         self.phase = "prefill"
@@ -360,13 +365,13 @@ class Dialogue(ChatModel):
 
     def _loaded(self, event: Loaded) -> None:
         known, self._before = self.info, None
-        self.info, self.unavailable, self.loading = event.info, event.unavailable, None
-        self.head = str(event.trained_drafter.get("name", ""))
+        self.info, self.unavailable, self.loading = event.model, event.unavailable, None
+        self.head = event.trained_drafter
         self.engine.send(ReadPieces(self.engine.next_id()))
         if known or self.answer is not None:  # a reload: said before
             return
         self.phase = "ready"
-        for note in event.info.get("notes", ()):
+        for note in event.model.notes:
             self.notice(note, "warning")
         self._settle()
 

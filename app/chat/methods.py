@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...engine.catalog import Totals
+from ...engine.options import ModelInfo
 
 LABELS: Mapping[str, str] = {
     "identical": "The text is exactly what plain decoding would write, token for token.",
@@ -77,18 +78,21 @@ def known_methods() -> Mapping[str, Method]:
     return methods
 
 
-def served_method(info: Mapping[str, Any]) -> dict[str, Method]:
+def served_method(info: ModelInfo) -> dict[str, Method]:
     """Return the method of a server's model by name; empty for a model on this machine."""
-    server = info.get("server")
-    return {name: Method(name, "server", "", f"{info['device']} decodes.")} if server and (name := server["method"]) else {}
+    if info.server is None:
+        return {}
+    name = info.server.method
+    return {name: Method(name, "server", "", f"{info.device} decodes.")}
 
 
-def draft_reach(method: Method, info: Mapping[str, Any]) -> tuple[int | None, str]:
+def draft_reach(method: Method, info: ModelInfo) -> tuple[int | None, str]:
     """Return the text length in tokens up to which a method drafts on a model, and the reason for the limit; None without one,
     or if the method never drafts."""
-    capabilities = info.get("capabilities") or {}
-    reach = capabilities.get("reach") if method.group != "plain" else None
-    return reach, capabilities.get("reasons", {}).get("reach", "") if reach is not None else ""
+    reach = info.capabilities.reach
+    if reach is None or method.group == "plain":
+        return None, ""
+    return reach, info.capabilities.reasons.get("reach", "")
 
 
 def get_method(name: str) -> Method:

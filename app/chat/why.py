@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...engine.catalog import Totals
 from ...engine.messages import StepRecord
+from ...engine.options import ModelInfo
 from ...errors import counted
 from .entries import TELLING_STEPS, Answer
 from .methods import DraftLength, Method, draft_length, get_method, right_or_accepted
@@ -99,9 +100,7 @@ class Diagnosis:
     """Mean time of a timed pass in plain passes; 0 if unknown."""
 
 
-def diagnose(
-    answer: Answer, info: Mapping[str, Any], tried: Sequence[Answer] = (), unavailable: Collection[str] = ()
-) -> Diagnosis:
+def diagnose(answer: Answer, info: ModelInfo, tried: Sequence[Answer] = (), unavailable: Collection[str] = ()) -> Diagnosis:
     """Find out why a finished answer was no faster.
 
     Args:
@@ -114,7 +113,7 @@ def diagnose(
     name, totals = max(answer.by_method.items(), key=lambda item: item[1].steps, default=(answer.method, answer.totals))
     method = get_method(name)
     part = name if len(answer.by_method) > 1 else ""
-    if not (info.get("capabilities") or {}).get("chain", True):
+    if not info.capabilities.chain:
         unavailable = (*unavailable, "auto")
     tried = [other for other in tried if not {*other.methods} & {*unavailable}]
     if method.plain:
@@ -126,14 +125,14 @@ def diagnose(
         return Diagnosis(0.0, (cause,), Change(HINTS["busy"]), part)
     plain = answer.figures.plain_seconds
     if not plain and not answer.figures.rested:  # slowed passes compare with none
-        plain = dict(info.get("pass_seconds") or ()).get(1, 0.0)
+        plain = dict(info.pass_seconds).get(1, 0.0)
     case = _Case(answer, totals, method, info, float(plain))
     causes = sorted(filter(None, case.causes()), key=lambda cause: -cause.gain)
     change = case.change(causes, tried)
     return Diagnosis(case.speedup, tuple(causes), change, part, *case.sum)
 
 
-def blame(answer: Answer, info: Mapping[str, Any]) -> str:
+def blame(answer: Answer, info: ModelInfo) -> str:
     """Return the main cause as a sentence if a finished answer was slower than plain decoding, else an empty string."""
     if not 0 < answer.figures.speedup < SLOWER or not answer.totals.steps:
         return ""
@@ -192,7 +191,7 @@ class _Case:
     answer: Answer
     totals: Totals
     method: Method
-    info: Mapping[str, Any]
+    info: ModelInfo
     plain: float
 
     @property
@@ -399,7 +398,7 @@ class _Case:
             return Change("A lower temperature lets more guesses through.")
         if name == "drafter" and self.totals.alpha > GOOD:
             return None
-        if name == "dear passes" and self.info.get("backend") == "llama.cpp":
+        if name == "dear passes" and self.info.backend == "llama.cpp":
             return Change("Draft fewer nodes, or try transformers, where several nodes cost less: --backend transformers.")
         return Change(HINTS[name]) if name in HINTS else None
 
@@ -460,9 +459,9 @@ SPECULATE: Mapping[str, str] = {
 """Engine → the options that make it speculate."""
 
 
-def _of_server(answer: Answer, info: Mapping[str, Any]) -> Diagnosis:
+def _of_server(answer: Answer, info: ModelInfo) -> Diagnosis:
     figures = answer.figures
-    engine = (info.get("server") or {}).get("engine", "")
+    engine = info.server.engine if info.server else ""
     if not figures.steps:
         cause = Cause("server", 0.0, "The server does not show its passes, so nothing is known of its guesses.")
         return Diagnosis(0.0, (cause,))

@@ -95,6 +95,7 @@ def why(
     json: AsJson = False,
 ) -> None:
     """Say why the last answer of a chat was no faster, and which one change would help most."""
+    from ...engine.wire import read_model
     from ..chat.entries import Answer
     from ..chat.why import diagnose
     from ..render.why_page import why_text
@@ -103,7 +104,7 @@ def why(
     answers = [entry for entry in reversed(opened.transcript.entries) if isinstance(entry, Answer) and len(entry.log)]
     if not answers:
         raise UserError("No answer of this chat is kept with its passes, so nothing is known of its speed. Ask it again.")
-    diagnosis = diagnose(answers[0], opened.model, answers)
+    diagnosis = diagnose(answers[0], read_model(opened.model), answers)
     if json:
         print_json(asdict(diagnosis))
     else:

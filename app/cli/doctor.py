@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -333,18 +333,17 @@ def examine_model(settings: Settings, *, as_json: bool) -> int:
 
     notes = Notes("auto")
     with Lab(notes) as lab:
-        info = lab.load(replace(settings, draft_model=()), quiet=True).info
+        info = lab.load(replace(settings, draft_model=()), quiet=True).model
         found = lab.work("prove", lambda part: notes.progress(f"{counted(part['passes'], 'pass', 'passes')}"))
     if lab.code == CANCELLED:
         notes.sentence("Stopped.")
     if lab.code != ANSWERED:
         return lab.code
     keys = "name backend device dtype architecture parameters context capabilities pass_seconds timed".split()
-    facts = {key: info[key] for key in keys}
-    thinks = info.get("thinking")
+    facts = {key: getattr(info, key) for key in keys} | {"capabilities": asdict(info.capabilities)}
     target = Library().named(settings.model, settings.model_folders)
     report = {"model": facts.pop("name"), **facts, **found}
-    report["thinking"] = thinks["sentence"] if thinks else ""
+    report["thinking"] = info.thinking.sentence if info.thinking else ""
     report["look_for"] = look_for(target) if target is not None else ""
     if as_json:
         print_json(report)

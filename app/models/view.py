@@ -79,9 +79,9 @@ class ModelsView:
         """Whether this is the model in the engine, or the one that is being loaded."""
         dialogue = self._dialogue
         if found.spot.spec != dialogue.model:
-            path = dialogue.info.get("path")
+            path = dialogue.info.path
             return bool(path) and str(found.spot.path) == path and found.spot.place != "Built-in"
-        asked = str(dialogue.info.get("backend") or dialogue.load.get("backend") or "auto")
+        asked = str(dialogue.info.backend or dialogue.load.get("backend") or "auto")
         return found.spot.backend in ("auto", asked) or asked == "auto"
 
     def loaded(self) -> object:

@@ -38,9 +38,7 @@ class ModelChoice:
 def chat_model_choice(dialogue: Dialogue) -> ModelChoice:
     """Return the chat's model as it is loaded."""
     info = dialogue.info
-    what = [str(info.get("backend", "")), str(info.get("dtype", ""))]
-    if info.get("parameters"):
-        what.append(count_of(info["parameters"]))
+    what = [info.backend, info.dtype, count_of(info.parameters)]
     return ModelChoice("", "", short_name(dialogue.model), " · ".join(filter(None, map(one_line, what))), "this chat")
 
 
@@ -69,7 +67,7 @@ def find_choices(
         backend = spot.backend if spot.path in shipped else ""
         if backend == "auto":  # a built-in model's file again, in its folder
             continue
-        if not spot.remark and (spot.spec != dialogue.model or backend not in ("", dialogue.info.get("backend"))):
+        if not spot.remark and (spot.spec != dialogue.model or backend not in ("", dialogue.info.backend)):
             yield ModelChoice(spot.spec, backend, one_line(spot.title), runtime_and_size(model.card), spot.place, model.problem)
     yield from _served(dialogue, stopped)
 

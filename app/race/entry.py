@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...engine.options import BACKENDS
+from ...engine.options import BACKENDS, ModelInfo
 from ..text.cells import one_line
 
 RUNTIMES = tuple(name for name in BACKENDS if name != "auto")
@@ -41,7 +41,7 @@ class RaceEntry:
         return model_key(self.model, self.backend)
 
 
-def split_model(word: str, model: str, info: Mapping[str, Any]) -> tuple[str, str, str]:
+def split_model(word: str, model: str, info: ModelInfo) -> tuple[str, str, str]:
     """Parse `METHOD@MODEL` into method, model and runtime; the last two are empty for the chat's model as it is.
 
     Args:
@@ -53,7 +53,7 @@ def split_model(word: str, model: str, info: Mapping[str, Any]) -> tuple[str, st
     if target in RUNTIMES:
         backend = target
         target = model
-    if target == model and backend in ("", info.get("backend")):
+    if target == model and backend in ("", info.backend):
         return method, "", ""
     return method, target, backend
 

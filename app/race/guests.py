@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import unquote
 
 from ...engine.messages import (
@@ -19,7 +19,7 @@ from ...engine.messages import (
     ReadPieces,
     UnloadSecondary,
 )
-from ...engine.options import is_url
+from ...engine.options import ModelInfo, is_url
 from ..chat.about import LOADED_WITH
 from ..chat.dialogue import Dialogue
 from ..chat.pieces import Pieces
@@ -38,7 +38,7 @@ class RaceGuest:
     loading: Loading | None = None
     sentence: str = ""
     """Error of its load."""
-    info: dict[str, Any] = field(default_factory=dict)
+    info: ModelInfo = field(default_factory=ModelInfo)
     unavailable: dict[str, str] = field(default_factory=dict)
     tokenizer: str = ""
     pieces: Pieces = field(default_factory=Pieces)
@@ -123,7 +123,7 @@ class RaceModels:
 
     def _loaded(self, guest: RaceGuest, event: LoadedSecondary) -> None:
         guest.state = "ready"
-        guest.info = event.info
+        guest.info = event.model
         guest.unavailable = event.unavailable
         guest.tokenizer = event.tokenizer
         self._chat_tokenizer = event.primary_tokenizer
@@ -139,17 +139,17 @@ class RaceModels:
         guest = self._guests.get(key)
         return guest.pieces if guest is not None else self._dialogue.pieces
 
-    def info(self, key: str) -> dict[str, Any]:
-        """Return the engine's description of an entry's model; empty before it is loaded."""
+    def info(self, key: str) -> ModelInfo:
+        """Return the engine's description of an entry's model; one without a name before it is loaded."""
         if not key:
             return self._dialogue.info
         guest = self._guests.get(key)
-        return guest.info if guest is not None else {}
+        return guest.info if guest is not None else ModelInfo()
 
     def share_tokens(self, keys: Iterable[str]) -> bool:
         """Whether the tokens of these models are the same, as far as it is known; those of two servers never are."""
         keys = set(keys)
-        if len(keys) > 1 and any(self.info(key).get("server") for key in keys):
+        if len(keys) > 1 and any(self.info(key).server for key in keys):
             return False
         ready = (guest for key in keys if (guest := self._guests.get(key)) is not None and guest.state == "ready")
         tokenizers = {guest.tokenizer for guest in ready}
@@ -165,7 +165,7 @@ class RaceModels:
         out = []
         for entry, name in zip(entries, names, strict=True):
             twins = {other.key for other, other_name in zip(entries, names, strict=True) if other_name == name}
-            runtime = str(self.info(entry.key).get("backend") or entry.backend) if len(twins) > 1 else ""
+            runtime = (self.info(entry.key).backend or entry.backend) if len(twins) > 1 else ""
             out.append(" · ".join(filter(None, (name, one_line(runtime)))))
         return out
 

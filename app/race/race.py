@@ -268,7 +268,7 @@ class Race:
     @property
     def served(self) -> list[Racer]:
         """The lanes on servers, which cannot be paused."""
-        return [racer for racer in self.racers if self.models.info(racer.entry.key).get("server")]
+        return [racer for racer in self.racers if self.models.info(racer.entry.key).server]
 
     @property
     def running(self) -> bool:

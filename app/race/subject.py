@@ -15,7 +15,7 @@ LANES = 3
 
 def suggest_methods(dialogue: Dialogue) -> list[str]:
     """Suggest methods: plain decoding, the method in force, and those worth a try; the ones that were slower come last."""
-    if dialogue.info.get("server"):
+    if dialogue.info.server:
         return dialogue.shortlist()[:LANES]
     able = [name for name in dialogue.methods if name not in dialogue.unavailable]
     rivals = [name for name in (dialogue.method, *dialogue.shortlist()) if name in able and drafts(dialogue, name)]

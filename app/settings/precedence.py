@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ...engine.options import CONSTRAINTS
+from ...engine.options import CONSTRAINTS, ModelInfo
 from ...errors import UserError, did_you_mean
 from ...plain_file import user_path
 from ..text.amounts import short_path
@@ -125,12 +125,12 @@ class Layers:
         return f"{short_path(self.read.path)}, line {line}" if line else short_path(self.read.path)
 
 
-def recommended(info: Mapping[str, Any]) -> Values:
+def recommended(info: ModelInfo) -> Values:
     """Return the sampling that a model's makers recommend, by dotted key."""
-    return {f"sampling.{name}": value for name, value in (info.get("sampling") or {}).items() if name in SAMPLING}
+    return {f"sampling.{name}": value for name, value in info.sampling.items() if name in SAMPLING}
 
 
-def with_recommended(settings: Settings, info: Mapping[str, Any]) -> Settings:
+def with_recommended(settings: Settings, info: ModelInfo) -> Settings:
     """Return settings with the sampling that the model's makers recommend, where none was chosen."""
     return replace(settings, sampling=replace(layers_of(settings), makers=recommended(info)).settings().sampling)
 

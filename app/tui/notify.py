@@ -60,7 +60,7 @@ class Notifier:
             case "race":
                 return "The race has ended."
             case "download" if dialogue.phase == "ready":
-                return f"{dialogue.info.get('name') or dialogue.model} is downloaded and loaded."
+                return f"{dialogue.info.name or dialogue.model} is downloaded and loaded."
             case "download":
                 return f"{dialogue.model} could not be downloaded."
         answer = next(iter(reversed(dialogue.transcript.answers())), None)

@@ -53,9 +53,9 @@ class Synthetic:
         return self._ids
 
     def load(self, model: str, **options: Any) -> int:
-        from specchat.engine.messages import Loaded
+        from specchat.engine.messages import Loaded, ModelInfo
 
-        info = {"name": "synthetic", "backend": "none", "device": "cpu", "dtype": "float32", "context": 10**7}
+        info = ModelInfo("synthetic", "none", "cpu", "float32", context=10**7)
         self._put(Loaded(self.next_id(), info))
         return self._ids
 

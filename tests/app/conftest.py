@@ -16,20 +16,13 @@ from specchat.app.chat.methods import Method, get_method
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
+from specchat.backends.info import ModelInfo
 from specchat.engine.messages import Command, Event, Finished, Generate, Load, Loaded, PieceTable, Started, StepRecord, Steps
 
 from ..cases import FULL
 from ..fakes.pilots import idle
 
-INFO = {
-    "name": "builtin",
-    "backend": "transformers",
-    "device": "cpu",
-    "dtype": "float32",
-    "parameters": 6_750_000,
-    "context": 4096,
-    "notes": [],
-}
+INFO = ModelInfo("builtin", "transformers", "cpu", "float32", parameters=6_750_000, context=4096)
 
 METHODS = {
     method.name: method
@@ -144,7 +137,7 @@ class FakeEngine:
     # What a test lets the engine say
 
     def loaded(self, **unavailable: str) -> None:
-        self.events.append(Loaded(1, dict(INFO), unavailable))
+        self.events.append(Loaded(1, INFO, unavailable))
 
     def tell_pieces(self) -> None:
         self.events.append(PieceTable(2, VOCABULARY))

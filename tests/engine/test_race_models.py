@@ -48,8 +48,8 @@ def test_the_built_in_model_races_against_itself_on_another_runtime(dialogue: Di
     race = started(dialogue, entries, "What is a token tree?")
     record = finished(race)
     assert [racer.error for racer in race.racers] == [""] * 4
-    assert race.models.info("builtin on llama.cpp")["backend"] == "llama.cpp"
-    assert dialogue.info["backend"] == "transformers"
+    assert race.models.info("builtin on llama.cpp").backend == "llama.cpp"
+    assert dialogue.info.backend == "transformers"
     assert [lane.mark for lane in record.lanes][1::2] == ["another model"] * 2
     assert record.lanes[2].mark in ("identical", "near tie")
     assert race.model_names == ["builtin · transformers", "builtin · llama.cpp", "builtin · llama.cpp", "target-Q4_0.gguf"]

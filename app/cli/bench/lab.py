@@ -17,6 +17,7 @@ from typing import Any, Self
 from ....engine.catalog import get, parse_params
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
+from ....engine.options import ModelInfo
 from ....errors import UserError
 from ...settings.fields import Settings
 from ...terminal.ansi import BOLD, RESET, colour_depth
@@ -109,9 +110,9 @@ class Lab:
         return isinstance(ended, Interrupted | EngineFailed)
 
     @property
-    def info(self) -> dict[str, Any]:
-        """ModelInfo of the loaded model as plain data; empty without one."""
-        return self.loaded.info if self.loaded else {}
+    def info(self) -> ModelInfo:
+        """The loaded model; one without a name if there is none."""
+        return self.loaded.model if self.loaded else ModelInfo()
 
     def check(self) -> None:
         """Raise Interrupted if ctrl+c was pressed."""
@@ -131,7 +132,7 @@ class Lab:
         assert isinstance(ended, Loaded)
         self.loaded = ended
         self.notes.clear()
-        for note in () if quiet else ended.info.get("notes", ()):
+        for note in () if quiet else ended.model.notes:
             self.notes.sentence(note)
         return ended
 
@@ -313,7 +314,7 @@ class BenchRun:
     request: BenchRequest
     prompts: PromptSet
     specs: list[Spec] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
+    info: ModelInfo = field(default_factory=ModelInfo)
     rows: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     record: Path | None = None

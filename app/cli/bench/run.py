@@ -59,10 +59,10 @@ def report_of(bench: BenchRun) -> dict[str, Any]:
     request, info = bench.request, bench.info
     results = summarise(bench.rows, bench.labels, bench.base, request.clock)
     return {
-        "model": info["name"],
-        "backend": info["backend"],
-        "device": info["device"],
-        "dtype": info["dtype"],
+        "model": info.name,
+        "backend": info.backend,
+        "device": info.device,
+        "dtype": info.dtype,
         "options": {name: value for name, value in request.settings.load_options().items() if name != "servers"},
         **({"servers": bench.servers} if bench.servers else {}),
         "prompts": len(bench.prompts.items),
@@ -304,8 +304,8 @@ def _available(request: BenchRequest, lab: Lab, chosen: Sequence[Spec], problems
     ours = {spec.name for spec in specs.values()}
     for name in request.others:
         package, _, method = name.partition("/")
-        if lab.info["backend"] != BACKENDS[package]:
-            problems.append(f"{package} is left out: it cannot read the files of a {lab.info['backend']} model.")
+        if lab.info.backend != BACKENDS[package]:
+            problems.append(f"{package} is left out: it cannot read the files of a {lab.info.backend} model.")
             continue
         for kind in [method] if method else PEERS[package]:
             # What none of ours is to be compared with would only take time.
@@ -336,7 +336,7 @@ def run_key(bench: BenchRun) -> str:
     request = bench.request
     return fingerprint(
         [
-            {key: value for key, value in bench.info.items() if key not in ("load_seconds", "notes")},
+            {key: value for key, value in asdict(bench.info).items() if key not in ("load_seconds", "notes")},
             request.settings.load_options(),
             [asdict(item) for item in bench.prompts.items],
             [(spec.label, dict(spec.settings)) for spec in bench.specs],

@@ -12,6 +12,7 @@ from statistics import mean
 from typing import Any
 
 from ....engine.catalog import elsewhere, get, methods, parse_params
+from ....engine.options import ModelInfo
 from ....errors import UserError, counted
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
@@ -153,7 +154,7 @@ EACH = 4
 """Prompts of each category of the built-in set."""
 
 
-def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Mapping[str, str]) -> list[Spec]:
+def candidates(request: TuneRequest, loaded: ModelInfo, unavailable: Mapping[str, str]) -> list[Spec]:
     """What is tried: the methods that were named, each with its grid of settings unless some were given with it, or all."""
     unasked = [read_spec(name) for name, method in methods().items() if method.compared]
     wanted = read_specs(request.methods) if request.methods else unasked
@@ -165,7 +166,7 @@ def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Map
             out[spec.label] = spec
             continue
         method = get(spec.name)
-        for settings in method.grid(int(loaded.get("layers", 0))):
+        for settings in method.grid(loaded.layers):
             try:
                 parse_params(method, dict(settings))
             except UserError:
@@ -204,15 +205,15 @@ def tune(request: TuneRequest) -> int:
     search = None
     with Lab(notes) as lab:
         loaded = lab.load(request.settings)
-        specs = candidates(request, loaded.info, loaded.unavailable)
+        specs = candidates(request, loaded.model, loaded.unavailable)
         if request.past:
             past = lab.work("past", files=[str(path.absolute()) for path in request.past])
             notes.sentence(f"Methods draft from {counted(past['answers'], 'past answer')} too ({past['tokens']:,} tokens).")
         started = time.monotonic()
         blocks = _blocks(request, prompts, lab, specs)
-        layers = int(loaded.info.get("layers", 0))
+        layers = loaded.model.layers
         search = _search(request, prompts, lab, joined(specs, blocks, layers))
-        search.default = in_force(request.settings, search.specs, loaded.unavailable, loaded.info)
+        search.default = in_force(request.settings, search.specs, loaded.unavailable, loaded.model)
         search.blocks, search.passes = blocks, blocks.passes
         # Both are to be done within the time that was given.
         search.request = replace(request, minutes=request.minutes - (time.monotonic() - started) / 60)
@@ -289,7 +290,7 @@ def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec
     return search
 
 
-def in_force(settings: Settings, specs: Sequence[Spec], unavailable: Mapping[str, str], info: Mapping[str, Any]) -> str:
+def in_force(settings: Settings, specs: Sequence[Spec], unavailable: Mapping[str, str], info: ModelInfo) -> str:
     """The candidate that is the model's method already; plain decoding where it was not among them."""
     name = settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model, info)
     common, own = anew(settings).methods.get(name, {}), settings.methods.get(name, {})
@@ -333,7 +334,7 @@ def result_of(search: TuneSearch, ranked: Sequence[Spec]) -> dict[str, Any]:
 def _report(
     request: TuneRequest,
     search: TuneSearch,
-    info: Mapping[str, Any],
+    info: ModelInfo,
     found: dict[str, Any] | None,
     *,
     keep: bool,
@@ -348,9 +349,9 @@ def _report(
             saved = str(locations.settings_file())
     if request.as_json:
         data = {
-            "model": info["name"],
-            "backend": info["backend"],
-            "device": info["device"],
+            "model": info.name,
+            "backend": info.backend,
+            "device": info.device,
             "prompts": len(search.items),
             "best": found,
             "rungs": search.rungs,
@@ -383,7 +384,7 @@ def _report(
         return
     say("")
     say(
-        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding by all tokens ÷ "
+        f"Best for {info.name} on {info.device}: {found['spec']}, {found['speedup']:.2f}× plain decoding by all tokens ÷ "
         f"all seconds, 95% {span(found['speedup_low'], found['speedup_high'], ' to ')}, {counted(found['prompts'], 'prompt')}, "
         f"{counted(search.passes, 'forward pass', 'forward passes')}."
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....engine.options import ModelInfo
 from ....errors import UserError, counted
 from ...settings.fields import Settings
 from .items import Item
@@ -54,12 +55,12 @@ class Blocks:
         }
 
 
-def wanted(methods: str, specs: Sequence[Spec], loaded: Mapping[str, Any]) -> bool:
+def wanted(methods: str, specs: Sequence[Spec], loaded: ModelInfo) -> bool:
     """Whether blocks are searched: early exit is among what is tried, its settings were not given, and the model stops between
     layers."""
     named = not methods or any(spec.name == "early-exit" and not spec.settings for spec in read_specs(methods))
     here = any(spec.name == "early-exit" for spec in specs)
-    return named and here and int(loaded.get("layers", 0)) > 1
+    return named and here and loaded.layers > 1
 
 
 def budget(candidates: int, prompts: int, max_tokens: int) -> int:
@@ -75,7 +76,7 @@ def fewest(layers: int) -> int:
 def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int, seconds: float, clock: str) -> Blocks:
     """Search for blocks in at most so many forward passes and seconds, on the answers to the first of the prompts, which have
     one turn each."""
-    layers = int(lab.info["layers"])
+    layers = lab.info.layers
     if most < fewest(layers):
         lab.notes.sentence(
             f"The search for blocks to leave out is skipped. It takes {fewest(layers)} forward passes, but so few prompts and "

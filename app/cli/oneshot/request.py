@@ -8,10 +8,9 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ....engine.catalog import get, parse_params
-from ....engine.options import CONSTRAINTS
+from ....engine.options import CONSTRAINTS, ModelInfo
 from ....errors import UserError
 from ....plain_file import as_text, user_path
 from ...attach.attachments import Attachment, attach, compose, decode, read
@@ -48,12 +47,14 @@ class Request:
     """Attached to the prompt."""
     color: str = "auto"
 
-    def method(self, unavailable: Collection[str] = (), info: Mapping[str, Any] | None = None) -> str:
+    def method(self, unavailable: Collection[str] = (), info: ModelInfo | None = None) -> str:
         """The decoding method: the one that was chosen, else the one that a chat with this model starts with, which is none of
         those that it cannot run.
         """
         settings = self.settings
-        return settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model, info or {})
+        return settings.method or first_method(
+            known_methods(), unavailable, settings.model, settings.draft_model, info or ModelInfo()
+        )
 
     @property
     def plain(self) -> bool:

@@ -23,6 +23,7 @@ from ....engine.messages import (
     StepRecord,
     Steps,
 )
+from ....engine.options import ModelInfo
 from ....errors import UserError, counted
 from ...chat.about import About, generate_fields, known_word
 from ...chat.answer_json import answer_json
@@ -251,7 +252,7 @@ class _Run:
     id: int = 0
     """The answer's id, once it is asked for."""
     cancelling: bool = False
-    info: Mapping[str, Any] = field(default_factory=dict)
+    info: ModelInfo = field(default_factory=ModelInfo)
     """What the engine tells of the model; empty until it is loaded."""
     more: dict[str, Any] = field(default_factory=dict)
     """Further fields of the object of --json, for this request alone."""
@@ -314,13 +315,13 @@ class _Run:
 
     def _loaded(self, event: Loaded) -> None:
         """Ask for the answer."""
-        settings, answer = with_recommended(self.request.settings, event.info), self.answer
-        self.info = event.info
-        self.answer.weights = event.info.get("weights", 0)
-        for note in event.info.get("notes", ()):
+        settings, answer = with_recommended(self.request.settings, event.model), self.answer
+        self.info = event.model
+        self.answer.weights = event.model.weights
+        for note in event.model.notes:
             self.notes.sentence(note)
-        server = event.info.get("server")
-        answer.method = method = str(server["method"]) if server else self.request.method(event.unavailable, event.info)
+        server = event.model.server
+        answer.method = method = server.method if server else self.request.method(event.unavailable, event.model)
         reason = event.unavailable.get(method)
         if server and "method" in self.request.explicit and settings.method not in (method, PLAIN):
             chosen = self.request.method()
@@ -329,9 +330,9 @@ class _Run:
             self.notes.sentence(f"The method {method} is not available here, so greedy answers: {reason}")
             answer.method = "greedy"
         options = replace(settings, stop_loops=self.request.stop_loops)
-        about = About(settings.model, event.info, settings.load_options(), answer.method, settings.methods, options)
+        about = About(settings.model, event.model, settings.load_options(), answer.method, settings.methods, options)
         if "think" in self.request.explicit and (word := settings.think):
-            known_word(event.info, word)
+            known_word(event.model, word)
         answer.asked = about.request()
         if answer.method == method:
             answer.asked["settings"] |= self.request.method_settings
@@ -406,10 +407,10 @@ class _Run:
         return {"user": USER, "cancelled": self.interrupts.code}.get(event.cause, BROKEN)
 
 
-def answer_body(answer: Answer, model: str, info: Mapping[str, Any]) -> dict[str, Any]:
+def answer_body(answer: Answer, model: str, info: ModelInfo) -> dict[str, Any]:
     """The object of --json: the answer, and what the engine tells of the model, which the user named `model`."""
-    name, backend, device = info.get("name", model), info.get("backend"), info.get("device")
-    return {"model": name, "backend": backend, "device": device, **answer_json(answer)}
+    name = info.name or model
+    return {"model": name, "backend": info.backend or None, "device": info.device or None, **answer_json(answer)}
 
 
 def _loading(model: str, event: Loading) -> str:

@@ -37,7 +37,7 @@ class ContextCheck:
     def check(self, draft: str, message: str) -> bool:
         """Whether a message may be sent at once; else the engine counts it and `counted` continues."""
         dialogue = self._host.dialogue
-        context = dialogue.info.get("context") or 0
+        context = dialogue.info.context
         if dialogue.phase != "ready" or not context:
             return True
         transcript = self._message_edit.base

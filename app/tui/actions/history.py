@@ -64,7 +64,7 @@ class ChatHistory:
                 self._loaded = self
                 delete_all()
             return
-        if not self.keep or not dialogue.info or dialogue.info.get("backend") == "server":
+        if not self.keep or not dialogue.info or dialogue.info.server:
             return
         if self._sync is None:
             from ...history.past import PastSync, past_folder

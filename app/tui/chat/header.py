@@ -54,7 +54,7 @@ class ChatHeader(Widget):
         info = dialogue.info
         parts = [short_name(dialogue.model)]
         if info:
-            parts = [short_name(str(info.get("name", dialogue.model)))]
+            parts = [short_name(info.name)]
             if (word := word_for(info, dialogue.options.think)) and word != default_word(info):
                 parts.append(f"thinking {one_line(word)}")
             if dialogue.completes:
@@ -64,9 +64,9 @@ class ChatHeader(Widget):
         if temperature := dialogue.options.sampling.temperature:
             parts.append(f"temperature {temperature:g}" + (", recommended for it" if dialogue.recommended else ""))
         if info:
-            parts.append(" ".join(one_line(str(info[key])) for key in ("device", "dtype") if info.get(key)))
-            if info.get("parameters"):
-                parts.append(f"{count_of(info['parameters'])} parameters")
+            parts.append(" ".join(map(one_line, filter(None, (info.device, info.dtype)))))
+            if info.parameters:
+                parts.append(f"{count_of(info.parameters)} parameters")
         for i, part in enumerate(filter(None, parts)):
             spare = room - left.cell_length - right.cell_length - 5
             if spare < 8 and i:

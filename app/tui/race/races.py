@@ -113,9 +113,9 @@ class Races:
             if model and find_server(model, dialogue.load.get("servers", {})) is not None:
                 entries.append(RaceEntry(name, {}, model))  # the server chooses the method
                 continue
-            served = {} if model or backend else dialogue.info.get("server") or {}
-            if served and ("@" in word or name in (PLAIN, served["method"])):
-                entries.append(RaceEntry(served["method"]))
+            server = None if model or backend else dialogue.info.server
+            if server and ("@" in word or name in (PLAIN, server.method)):
+                entries.append(RaceEntry(server.method))
                 continue
             merged = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
             entries.append(RaceEntry(name, merged, model, backend))

@@ -129,7 +129,7 @@ class Tour:
         await self._until(lambda: self.dialogue.phase != "loading")
         if self.dialogue.phase != "ready":
             raise TourOver("no model is loaded.")
-        if self.dialogue.info.get("server"):
+        if self.dialogue.info.server:
             raise TourOver("it needs a model on this machine. Load one with /model builtin.")
 
     async def _one_by_one(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, first_method, shortlist, why_plain
 from specchat.app.chat.methods import GROUPS, LABELS, DraftLength, draft_length, get_method, known_methods, why_no_length
+from specchat.backends.info import ModelInfo
 from specchat.decoders.registry import BUILT_IN, methods
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
@@ -19,6 +20,8 @@ from ...fakes.pilots import Make, ask, chatting, status
 METHODS = known_methods()
 NOT_TRAINED = {name: "it needs a trained drafter." for name, method in METHODS.items() if method.group == "trained"}
 NO_DRAFT = {"draft": "it needs a draft model.", "tree": "it needs a draft model.", **NOT_TRAINED}
+
+NONE = ModelInfo()
 
 
 def test_every_method_stands_with_its_group() -> None:
@@ -54,22 +57,22 @@ def test_a_trained_drafter_promises_most_but_on_the_built_in_model() -> None:
 
 
 def test_the_first_method() -> None:
-    assert first_method(METHODS, (), "builtin", None, {}) == "draft"
-    assert first_method(METHODS, NO_DRAFT, "builtin", None, {}) == "lookup"
-    assert first_method(METHODS, (), "big.gguf", "small.gguf", {}) == "draft"
+    assert first_method(METHODS, (), "builtin", None, NONE) == "draft"
+    assert first_method(METHODS, NO_DRAFT, "builtin", None, NONE) == "lookup"
+    assert first_method(METHODS, (), "big.gguf", "small.gguf", NONE) == "draft"
     # A trained drafter is loaded as a draft model is, and then nothing is there for `draft`.
     without = {"draft": "a head is loaded.", "tree": "a head is loaded."}
-    assert first_method(METHODS, without, "big", "head", {}) == next(iter(NOT_TRAINED))
-    assert first_method(METHODS, (), "big.gguf", None, {}) == "lookup"
-    assert first_method(METHODS, {*NO_DRAFT, "lookup"}, "builtin", None, {}) == "greedy"
-    dear, cheap = ({"pass_seconds": [[1, 0.1], [8, seconds]]} for seconds in (0.4, 0.15))
+    assert first_method(METHODS, without, "big", "head", NONE) == next(iter(NOT_TRAINED))
+    assert first_method(METHODS, (), "big.gguf", None, NONE) == "lookup"
+    assert first_method(METHODS, {*NO_DRAFT, "lookup"}, "builtin", None, NONE) == "greedy"
+    dear, cheap = (ModelInfo("m", pass_seconds=((1, 0.1), (8, seconds))) for seconds in (0.4, 0.15))
     assert first_method(METHODS, (), "big.gguf", "small.gguf", dear) == "greedy"
     assert "8 guesses takes as long as 4.4 plain ones" in why_plain(dear)
     assert first_method(METHODS, (), "big.gguf", "small.gguf", cheap) == "draft"
     assert not why_plain(cheap)
-    leap = {"pass_seconds": [[1, 20.0], [2, 52.0], [4, 74.0], [8, 76.0], [16, 110.0]]}
+    leap = ModelInfo("m", pass_seconds=((1, 20.0), (2, 52.0), (4, 74.0), (8, 76.0), (16, 110.0)))
     assert first_method(METHODS, (), "q8.gguf", None, leap) == "lookup", "two nodes cost a leap, but sixteen pay on a copy"
-    assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None, {}) == "soft"
+    assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None, NONE) == "soft"
 
 
 def test_speeds_are_the_last_comparison_on_one_model() -> None:

@@ -265,7 +265,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_before(dialogue: Dialogue,
     engine.events.append(Failed(engine.ids, "user", "There is no model nowhere: name another."))
     dialogue.drain()
     assert (dialogue.phase, dialogue.model) == ("ready", "builtin")
-    assert dialogue.info["name"] == "builtin"
+    assert dialogue.info.name == "builtin"
     assert dialogue.submit("still here?")
     assert engine.asked.messages == [{"role": "user", "content": "still here?"}]
 

@@ -339,7 +339,7 @@ def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, 
     engine.begin()
     engine.finish()
     dialogue.drain()
-    dialogue.info = {**dialogue.info, "thinking": THINKING}
+    dialogue.info = replace(dialogue.info, thinking=THINKING)
     assert dialogue.submit("Two")
     assert engine.asked.think == "low"
     assert replace(dialogue.about(), options=AnswerOptions(think="high")).request().get("think") is None

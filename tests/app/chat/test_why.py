@@ -17,9 +17,12 @@ from specchat.app.chat.why import blame, diagnose
 from specchat.app.render.why_page import why_lines, why_text
 from specchat.app.saved.capture import SavedChat
 from specchat.app.saved.chat_json import chat_json, read_chat
+from specchat.backends.info import Capabilities, ModelInfo, ServerInfo
 from specchat.engine.messages import Finished, Started, StepRecord
 
 PLAIN = 0.010
+
+NONE = ModelInfo()
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Situation:
         return answer
 
     def diagnose(self, seed: int = 0) -> Any:
-        return diagnose(self.answer(seed), {"pass_seconds": list(self.at_load.items()), **self.info})
+        return diagnose(self.answer(seed), ModelInfo("m", pass_seconds=tuple(self.at_load.items()), **self.info))
 
 
 def _spikes(rng: random.Random) -> float:
@@ -173,7 +176,7 @@ def test_a_recorded_answer_gets_the_right_advice(name: str, machine: Mapping[str
 
 
 def test_only_an_answer_slower_than_plain_is_blamed_on_something() -> None:
-    info = {"pass_seconds": [(1, PLAIN), (4, PLAIN * 2.4)]}
+    info = ModelInfo("m", pass_seconds=((1, PLAIN), (4, PLAIN * 2.4)))
     slow, fast = Situation(rates=lambda position: 0.15, node=0.45).answer(0), Situation().answer(0)
     assert (slow.figures.speedup < 0.8, fast.figures.speedup > 1.5) == (True, True)
     assert blame(slow, info) == diagnose(slow, info).causes[0].sentence
@@ -190,7 +193,7 @@ def test_a_speed_that_was_not_measured_is_compared_with_nothing(why: str, tmp_pa
     file = tmp_path / "chat.json"
     file.write_text("".join(chat_json(SavedChat(Transcript([Prompt("Hello"), answer])))))
     for each in (answer, read_chat(file).transcript.answers()[0]):
-        found = diagnose(each, {"pass_seconds": [(1, PLAIN), (4, 2 * PLAIN)]})
+        found = diagnose(each, ModelInfo("m", pass_seconds=((1, PLAIN), (4, 2 * PLAIN))))
         assert (found.speedup, found.causes[0].name) == (0.0, "busy" if why == "contended" else "drafter")
 
 
@@ -204,7 +207,7 @@ def test_the_page_of_one_part_has_figures_of_that_part_only() -> None:
     answer = Situation(passes=3).answer(0)
     for _ in range(9):
         answer.add(StepRecord("greedy", [1], "x", nodes=1, forward_seconds=PLAIN))
-    page = "\n".join("".join(part for part, _ in row) for row in why_lines(answer, diagnose(answer, {}), 44, "^o a"))
+    page = "\n".join("".join(part for part, _ in row) for row in why_lines(answer, diagnose(answer, NONE), 44, "^o a"))
     assert page.startswith("greedy’s part: as fast as plain")
     assert "at position n" not in page, "plain decoding guesses nothing"
     assert "\n\n\n" not in page
@@ -212,10 +215,10 @@ def test_the_page_of_one_part_has_figures_of_that_part_only() -> None:
 
 def test_no_method_is_advised_that_the_model_refuses() -> None:
     plain, won = Situation("greedy", rates=lambda position: 0.0, length=0).answer(0), Situation("lookup").answer(1)
-    assert diagnose(plain, {}).change.method == "auto"  # type: ignore[union-attr]
-    assert diagnose(plain, {"capabilities": {"chain": False}}).change is None
-    assert diagnose(plain, {}, unavailable=["auto"]).change is None
-    assert diagnose(plain, {}, [won], ["auto", "lookup"]).change is None
+    assert diagnose(plain, NONE).change.method == "auto"  # type: ignore[union-attr]
+    assert diagnose(plain, ModelInfo("m", capabilities=Capabilities(chain=False))).change is None
+    assert diagnose(plain, NONE, unavailable=["auto"]).change is None
+    assert diagnose(plain, NONE, [won], ["auto", "lookup"]).change is None
 
 
 def test_servers_are_asked_for_what_they_can_do() -> None:
@@ -223,7 +226,7 @@ def test_servers_are_asked_for_what_they_can_do() -> None:
         answer = Answer("server", "")
         answer.take(Started(1, "main", "server", "", 60, 0, certainty="exact"))
         answer.take(Finished(1, "eos", "", 0.1, 1.0, served={"certainty": "exact", **counts}))
-        return diagnose(answer, {"server": {"engine": "llama-server"}})
+        return diagnose(answer, ModelInfo("m", server=ServerInfo("llama-server", "")))
 
     plain = served(tokens=100, steps=100, drafted=0, accepted=0)
     assert plain.causes[0].name == "server"
@@ -248,8 +251,8 @@ def test_what_was_faster_in_this_chat_is_proposed() -> None:
     """A drafter that does not fit gives way to the method that won before, else to plain decoding."""
     slow = Situation(rates=lambda position: 0.05).answer(0)
     won = Situation("lookup", draft_token=0.0).answer(1)
-    assert diagnose(slow, {}, [slow, won]).change == diagnose(slow, {}, [won]).change
-    assert diagnose(slow, {}, [slow, won]).change.method == "lookup"  # type: ignore[union-attr]
-    alone = diagnose(slow, {}, [slow]).change
+    assert diagnose(slow, NONE, [slow, won]).change == diagnose(slow, NONE, [won]).change
+    assert diagnose(slow, NONE, [slow, won]).change.method == "lookup"  # type: ignore[union-attr]
+    alone = diagnose(slow, NONE, [slow]).change
     assert alone is not None
     assert (alone.method, alone.speedup) == ("greedy", 1.0)

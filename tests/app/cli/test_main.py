@@ -25,6 +25,7 @@ from specchat.app.cli.oneshot import run
 from specchat.app.cli.options import FLAGS
 from specchat.app.settings.fields import GROUPS, OPTIONS, PLAIN, Settings
 from specchat.app.settings.rows import entries
+from specchat.backends.info import Capabilities, ModelInfo
 from specchat.engine.messages import Load
 from specchat.engine.options import DRAFTING, LOADING
 from specchat.engine.wire import dump, parse
@@ -358,10 +359,21 @@ class FakeLab(Lab):
 
     def load(self, settings: Settings, *, quiet: bool = False) -> Any:
         assert settings.draft_model == ()
-        names = ("name", "backend", "device", "dtype", "architecture", "parameters", "context")
-        values = (settings.model, "transformers", settings.device, "float32", "GPTNeoForCausalLM", 125_000_000, 2048)
-        costs = {"pass_seconds": [(1, 0.01), (2, 0.018), (4, 0.025)], "timed": 1.7e9}
-        return SimpleNamespace(info={**dict(zip(names, values, strict=True)), **costs, "capabilities": ABLE})
+        curve = ((1, 0.01), (2, 0.018), (4, 0.025))
+        return SimpleNamespace(
+            model=ModelInfo(
+                settings.model,
+                "transformers",
+                settings.device,
+                "float32",
+                "GPTNeoForCausalLM",
+                125_000_000,
+                context=2048,
+                capabilities=ABLE,
+                pass_seconds=curve,
+                timed=1.7e9,
+            )
+        )
 
     def work(self, task: str, part: Any = None, **options: Any) -> Any:
         part({"passes": 12})
@@ -370,8 +382,8 @@ class FakeLab(Lab):
         return self.answer
 
 
-ABLE: dict[str, Any] = {"tree": False, "chain": True, "layers": True, "states": True, "exact": True, "guard": False, "most": 3}
-ABLE |= {"reasons": {"tree": "A branching tree did not give this model the same logits as its paths."}}
+WHY = "A branching tree did not give this model the same logits as its paths."
+ABLE = Capabilities(tree=False, layers=True, states=True, most=3, reasons={"tree": WHY})
 PROVEN = {"label": "identical", "equal": [2], "measured": 480, "turned": 3, "broken": True}
 
 
@@ -436,7 +448,7 @@ def test_every_field_of_the_object_is_told() -> None:
     rows = re.findall(r"^\| (`.*?) \|", section("JSON"), re.MULTILINE)
     told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert told == [
-        *run.answer_body(Answer("greedy", ""), "m", {}),
+        *run.answer_body(Answer("greedy", ""), "m", ModelInfo()),
         "messages",
         "prompt",
         "chat",

@@ -38,6 +38,7 @@ from specchat.app.tui.pickers.chats import drawn
 from specchat.app.tui.terminal_app import Harmless, harmless
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.backends.files.hub_listing import Offer, Repository
+from specchat.backends.info import ModelInfo
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 from specchat.errors import UserError
 
@@ -324,15 +325,7 @@ async def test_every_screen_shows_it_as_text(make_chat: Any, engine: Any, monkey
             if number == ROUNDS // 2:
                 await pilot.resize_terminal(120, 40)
             name, prompt, said, told, reason = texts(number, 5)
-            info = {
-                "name": name,
-                "backend": reason,
-                "device": name,
-                "dtype": told,
-                "parameters": 5,
-                "context": 99,
-                "notes": [told],
-            }
+            info = ModelInfo(name, reason, name, told, parameters=5, context=99, notes=(told,))
             engine.events.append(Loaded(1, info, {"soft": reason}))
             engine.events.append(PieceTable(2, [name, said, told]))
             answer = Answer("lookup", "identical")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +234,7 @@ def test_the_engines_end_leaves_the_chat_as_it_was(dialogue: Dialogue, engine: F
     engine.events.append(Loading(1, "weights", 1, 2))
     dialogue.drain()
     assert (dialogue.phase, made.loading) == ("ready", Loading(1, "weights", 1, 2))
-    engine.events.append(Loaded(1, dict(INFO)))
+    engine.events.append(Loaded(1, INFO))
     begin(engine, 0)
     dialogue.drain()
     assert (dialogue.phase, made.loading) == ("ready", None)
@@ -351,7 +352,7 @@ def test_what_is_certain() -> None:
 # Races of several models as data: what is asked of the engine, what is compared with what, and at which length
 
 
-SMALL = {**INFO, "name": "small.gguf", "backend": "llama.cpp", "dtype": "Q4_0", "path": "/secret/small.gguf"}
+SMALL = replace(INFO, name="small.gguf", backend="llama.cpp", dtype="Q4_0", path="/secret/small.gguf")
 
 
 def start_race(dialogue: Dialogue, *entries: RaceEntry) -> Race:
@@ -366,7 +367,7 @@ def loads(engine: FakeEngine) -> list[LoadSecondary]:
 def loaded(engine: FakeEngine, tokenizer: str = "same", index: int = 0) -> None:
     """The engine has loaded a model that was asked for."""
     command = loads(engine)[index]
-    engine.events.append(LoadedSecondary(command.id, command.key, dict(SMALL), {}, tokenizer, "same"))
+    engine.events.append(LoadedSecondary(command.id, command.key, SMALL, {}, tokenizer, "same"))
 
 
 def test_a_model_is_loaded_once_for_all_its_lanes_and_before_them(dialogue: Dialogue, engine: FakeEngine) -> None:

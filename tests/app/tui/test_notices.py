@@ -210,7 +210,7 @@ SCREENS: dict[str, list[str]] = {
 
 async def filled(pilot: Any, engine: Any) -> None:
     """A chat with prompts, answers, notices and a tree."""
-    engine.events.append(Loaded(1, dict(INFO), {"soft": "It cannot here."}))
+    engine.events.append(Loaded(1, INFO, {"soft": "It cannot here."}))
     engine.events.append(PieceTable(2, VOCABULARY))
     chat = pilot.app
     chat.take_events()

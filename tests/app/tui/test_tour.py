@@ -276,7 +276,7 @@ async def test_it_waits_for_the_model(make_chat: Make, engine: Live) -> None:
         app.actions.do("tour")
         await until(pilot, lambda: "as soon as the model is loaded" in told(app))
         assert app.chat_screen.query_one("#status").display, "how far the load is"
-        engine.events.append(Loaded(1, dict(INFO), {}))
+        engine.events.append(Loaded(1, INFO, {}))
         app.take_events()
         await until(pilot, lambda: step(app) >= 2)
 

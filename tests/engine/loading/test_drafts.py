@@ -204,8 +204,8 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
     events = engine.until(1, Loaded, Failed)
     loaded = events[-1]
     assert isinstance(loaded, Loaded), loaded
-    assert (loaded.info["backend"], loaded.info["context"]) == ("llama.cpp", 300)
-    assert [(info["name"], info["context"]) for info in loaded.drafts] == [(model, 300)]
+    assert (loaded.model.backend, loaded.model.context) == ("llama.cpp", 300)
+    assert [(info.name, info.context) for info in loaded.drafts] == [(model, 300)]
     assert set(loaded.unavailable) == {"early-exit", "eagle", "medusa", "dflash", "mtp", "pard"}
     stages = list(dict.fromkeys(event.stage for event in events if isinstance(event, Loading)))
     assert stages == ["import", "weights", "check", "draft weights", "draft check"]
@@ -334,7 +334,7 @@ def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClie
     hub.stall_after, hub.asked = None, []
     events = answer(hub_client, hub_client.load("sea/Buoy", device="cpu", threads=1))
     assert isinstance(events[-1], Loaded), events[-1]
-    assert events[-1].info["name"] == "sea/Buoy"
+    assert events[-1].model.name == "sea/Buoy"
     assert hub.bodies() == [""]
     downloaded = [event for event in events if isinstance(event, Loading) and event.stage == "download"]
     assert downloaded[-1].done == downloaded[-1].total
@@ -345,7 +345,7 @@ def test_a_model_of_ollamas_is_loaded_by_its_name(hub_client: EngineClient, tmp_
     write_ollama(tmp_path / "ollama", "lighthouse", "q8", builtin_gguf())
     loaded = answer(hub_client, hub_client.load("ollama:lighthouse:q8", device="cpu", threads=1))[-1]
     assert isinstance(loaded, Loaded), loaded
-    assert (loaded.info["name"], loaded.info["backend"]) == ("ollama:lighthouse:q8", "llama.cpp")
+    assert (loaded.model.name, loaded.model.backend) == ("ollama:lighthouse:q8", "llama.cpp")
     failed = answer(hub_client, hub_client.load("ollama:nothing", device="cpu"))[-1]
     assert isinstance(failed, Failed)
     assert "Download it with `ollama pull nothing`." in failed.sentence

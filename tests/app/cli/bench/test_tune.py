@@ -22,6 +22,7 @@ from specchat.app.cli.bench.tune import TuneSearch, candidates, joined, result_o
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import read_settings
+from specchat.backends.info import Capabilities, ModelInfo
 from specchat.decoders.methods.early_exit import parse_skip
 from specchat.decoders.registry import BUILT_IN, elsewhere
 
@@ -91,11 +92,13 @@ def test_rungs(prompts: int, count: int, sizes: list[int]) -> None:
 
 def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -> None:
     without = {"draft", "tree", "eagle", "medusa", "dflash", "mtp", "pard"}
-    labels = [spec.label for spec in candidates(TuneRequest(settings=Settings()), {"layers": 6}, dict.fromkeys(without, "no"))]
+    labels = [
+        spec.label for spec in candidates(TuneRequest(settings=Settings()), ModelInfo(layers=6), dict.fromkeys(without, "no"))
+    ]
     names = {label.partition(":")[0] for label in labels}
     assert names == set(BUILT_IN) - {"greedy", "recompute", "beam"} - without
     request = TuneRequest(settings=Settings(), methods="lookup:nodes=5,jacobi")
-    assert [spec.label for spec in candidates(request, {}, {})] == ["lookup:nodes=5", "jacobi"]
+    assert [spec.label for spec in candidates(request, ModelInfo(), {})] == ["lookup:nodes=5", "jacobi"]
 
 
 FOUND: tuple[dict[str, Any], ...] = (
@@ -121,7 +124,7 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     blocks = Blocks(170, 137, 4, 8, FOUND, specs)
     before = candidates(
         TuneRequest(settings=Settings(), methods="early-exit,early-exit:skip=2a"),
-        {"layers": 8, "capabilities": {"layers": True}},
+        ModelInfo(layers=8, capabilities=Capabilities(layers=True)),
         {},
     )
     after = joined(before, blocks, 8)

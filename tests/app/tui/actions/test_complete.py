@@ -25,6 +25,7 @@ from specchat.app.tui.chat.header import ChatHeader
 from specchat.app.tui.composer.completion import Completion
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.transcript.markdown_rows import as_markdown
+from specchat.backends.info import ModelInfo, ServerInfo
 from specchat.engine.messages import Finished, Generate, Loaded, StepRecord
 from specchat.errors import UserError
 
@@ -327,9 +328,8 @@ async def served(pilot: Any, engine: Any, method: str) -> None:
     await pilot.pause()
     dialogue = pilot.app.dialogue
     dialogue.model, dialogue.methods = HERE, known_methods()
-    told = {"engine": "vLLM", "method": method}
     reasons = dict.fromkeys(known_methods(), "a:1 decodes, and it decides how.")
-    engine.events.append(Loaded(1, {"name": "m", "backend": "server", "device": "vLLM at a:1", "server": told}, reasons))
+    engine.events.append(Loaded(1, ModelInfo("m", "server", "vLLM at a:1", server=ServerInfo("vLLM", method)), reasons))
     await settle(pilot.app, pilot)
 
 

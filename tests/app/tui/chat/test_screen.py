@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,8 +122,8 @@ SIZE = (110, 32)
 @pytest.fixture
 def base(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """An engine whose model has no template."""
-    info = {**INFO, "name": "base.gguf", "has_template": False}
-    monkeypatch.setattr(engine, "loaded", lambda **unavailable: engine.events.append(Loaded(1, dict(info), unavailable)))
+    info = replace(INFO, name="base.gguf", has_template=False)
+    monkeypatch.setattr(engine, "loaded", lambda **unavailable: engine.events.append(Loaded(1, info, unavailable)))
     return engine
 
 

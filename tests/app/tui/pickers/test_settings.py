@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.pickers.settings import SettingsScreen, drawn
 from specchat.app.tui.pickers.text import TextScreen
+from specchat.backends.info import ModelInfo
 from specchat.engine.messages import Loaded
 from specchat.engine.options import Sampling
 from specchat.errors import UserError
@@ -336,7 +338,7 @@ async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses
 ) -> None:
     async with chatting(make_chat(), size=(140, 30), notifications=True) as (app, pilot):
         app.dialogue.submit("Hello")  # waits for the model
-        engine.events.append(Loaded(1, INFO | {"sampling": {"temperature": 0.6, "top_k": 20}}, {}))
+        engine.events.append(Loaded(1, replace(INFO, sampling={"temperature": 0.6, "top_k": 20}), {}))
         await settle(app, pilot)
         assert (engine.asked.sampling["temperature"], engine.asked.sampling["top_k"]) == (0.6, 20)
         assert app.live.layers.origin("sampling.temperature").place == "recommended for this model"
@@ -357,7 +359,7 @@ async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses
             assert app.dialogue.options.sampling.temperature == temperature
         app.live.unset("sampling.temperature")
         app.dialogue.load_model("other")
-        engine.events.append(Loaded(9, INFO | {"name": "other"}, {}))
+        engine.events.append(Loaded(9, replace(INFO, name="other"), {}))
         await settle(app, pilot)
         assert app.dialogue.options.sampling == Sampling()
         assert "sampling.temperature" not in app.live.preset_values()
@@ -366,6 +368,6 @@ async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses
 async def test_a_header_without_device_and_data_type_has_no_gap(make_chat: Callable[..., Any], engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=(80, 24)) as pilot:
-        engine.events.append(Loaded(1, {"name": "talk.jsonl", "backend": "recorded"}, {}))
+        engine.events.append(Loaded(1, ModelInfo("talk.jsonl", "recorded"), {}))
         await settle(app, pilot)
         assert "talk.jsonl   " in str(app.chat_screen.query_one("ChatHeader").render())

@@ -423,7 +423,7 @@ def loads(engine: Any) -> list[LoadSecondary]:
 def have(engine: Any, tokenizer: str = "other") -> None:
     """The last model that was asked for is loaded."""
     command = loads(engine)[-1]
-    info = {**INFO, "name": command.model, "backend": "llama.cpp", "dtype": "Q4_0"}
+    info = replace(INFO, name=command.model, backend="llama.cpp", dtype="Q4_0")
     engine.events.append(LoadedSecondary(command.id, command.key, info, {"lookup": "No drafts."}, tokenizer, "same"))
 
 
@@ -580,7 +580,7 @@ async def test_a_head_a_draft_model_fusion_and_plain_decoding_race(
         app = SpecchatApp(changed(Settings(), {"max_tokens": 48, "draft_model": drafts}), client)
         async with app.run_test(size=(150, 40)) as pilot:
             await until(pilot, lambda: app.dialogue.phase == "ready")
-            assert app.dialogue.info["backend"] == backend
+            assert app.dialogue.info.backend == backend
             app.chat_screen.input.put("Tell me a story about a fox.")
             await pilot.press("f5")
             await choose_lanes(pilot, FOUR)

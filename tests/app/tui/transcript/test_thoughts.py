@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from specchat.app.chat.about import known_word
 from specchat.app.render.blocks import TAIL
+from specchat.backends.info import ModelInfo
 from specchat.engine.messages import Finished, Loaded, Steps
 from specchat.errors import NotPossible
 
@@ -36,7 +38,7 @@ def small(request: pytest.FixtureRequest, snap_compare: Any, make_chat: Make) ->
 
 async def load(pilot: Any, engine: Any) -> None:
     await pilot.pause()
-    engine.events.append(Loaded(1, {**INFO, "thinking": THINKING}, {}))
+    engine.events.append(Loaded(1, replace(INFO, thinking=THINKING), {}))
     await settle(pilot.app, pilot)
 
 
@@ -171,7 +173,10 @@ async def test_think_switches_what_is_asked(make_chat: Make, engine: Any) -> Non
         assert "thinking off" in str(header.render())
         await command(pilot, "/think hard")
         assert "cannot think 'hard'" in toasts(pilot.app)
-    for info, why in (({}, "its chat template has no place for it"), ({"has_template": False}, "it is a base model")):
+    for info, why in (
+        (ModelInfo(), "its chat template has no place for it"),
+        (ModelInfo(has_template=False), "it is a base model"),
+    ):
         with pytest.raises(NotPossible, match=f"This model does not think before it answers: {why}"):
             known_word(info, "off")
 
