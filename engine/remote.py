@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..backends.base import Sampling
 from ..backends.grammars.constraint import parse_constraint
+from ..backends.info import ModelInfo, ServerInfo
 from ..backends.remote.address import Address, find_server
 from ..backends.remote.bodies import ServerRequest
 from ..backends.remote.events import NO_ID
@@ -303,9 +304,9 @@ def refusals(model: ServerModel) -> dict[str, str]:
     return {name: model.reason() for name in registry.methods() if name != model.method}
 
 
-def describe_server(model: ServerModel) -> dict[str, Any]:
+def describe_server(model: ServerModel) -> ModelInfo:
     """Describe a model on a server as the interface shows it."""
-    return asdict(model.info) | {"server": {"engine": model.served.engine, "method": model.method}}
+    return replace(model.info, server=ServerInfo(model.served.engine, model.method))
 
 
 async def measure_answer(

@@ -17,6 +17,7 @@ from textual.app import App
 from textual.content import Content
 from textual.timer import Timer
 
+from ...engine.options import ModelInfo
 from ...errors import UserError
 from ..chat.chat_model import Engine
 from ..chat.choosing import first_method
@@ -138,7 +139,7 @@ class SpecchatApp(TerminalApp):
         super().__init__()
         self.themes = Themes(self, config_folder() / "themes", settings.theme)
         methods = known_methods() if methods is None else methods
-        first = first_method(methods, (), settings.model, settings.draft_model, {})
+        first = first_method(methods, (), settings.model, settings.draft_model, ModelInfo())
         self.dialogue = Dialogue(
             client,
             settings.model,

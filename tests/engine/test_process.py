@@ -350,7 +350,7 @@ def said(engine: BareEngine, id: int, prompt: str = "hello", **more: str) -> str
 def test_lanes_of_two_models_answer_each_with_its_own(engine: BareEngine, models: tuple[str, str]) -> None:
     loaded = load(engine, models[0], guest=models[1])[-1]
     assert isinstance(loaded, messages.LoadedSecondary)
-    assert (loaded.key, loaded.info["name"]) == ("guest", models[1])
+    assert (loaded.key, loaded.model.name) == ("guest", models[1])
     assert loaded.unavailable["draft"]
     assert loaded.tokenizer != loaded.primary_tokenizer
     engine.send(messages.Generate(10, lane="race-1", prompt="hello", method="lookup"))

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from specchat.backends.info import ServerInfo
 from specchat.backends.remote.address import find_server
 from specchat.backends.remote.model import connect
 from specchat.engine import messages
@@ -48,10 +49,9 @@ def test_a_server_answers_without_torch_in_any_process(tmp_path: Path) -> None:
     with serving("llama-server", llama_server(WRITTEN)) as fake, EngineClient(log=tmp_path / "log") as client:
         ready = loaded(client, fake.url)
         assert isinstance(ready, messages.Loaded)
-        assert (ready.info["name"], ready.info["backend"], ready.info["context"]) == ("target.gguf", "server", 2048)
-        server = ready.info["server"]
-        assert (server["engine"], server["method"]) == ("llama-server", "ngram-simple")
-        assert ready.info["device"].startswith("llama-server at 127.0.0.1:")
+        assert (ready.model.name, ready.model.backend, ready.model.context) == ("target.gguf", "server", 2048)
+        assert ready.model.server == ServerInfo("llama-server", "ngram-simple")
+        assert ready.model.device.startswith("llama-server at 127.0.0.1:")
         assert ready.unavailable["lookup"].endswith("decodes, and it decides how.")
         events = answer(client, client.generate("hi", max_tokens=40))
         assert client.pid is not None

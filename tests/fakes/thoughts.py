@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 
+from specchat.backends.info import Thinking
 from specchat.engine.messages import StepRecord
 
 THOUGHT = (
@@ -14,9 +15,7 @@ THOUGHT = (
     "tokens in one forward pass, and what it would not have said itself is thrown away.\n\nI will say where it pays, then stop."
 )
 
-THINKING = {
-    "words": ["on", "off", "low"], "default": "on", "marks": ["<think>", "</think>"], "opened_by": "model", "kept": "none",
-}  # fmt: skip
+THINKING = Thinking(("on", "off", "low"), "on", ("<think>", "</think>"))
 """The description of thoughts that a model gives."""
 
 MARK = (1, "")

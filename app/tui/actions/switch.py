@@ -101,7 +101,7 @@ def _reason(dialogue: Dialogue, name: str) -> str:
 def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]:
     """Describe the groups of methods for this model, by heading: their models, or how to get one."""
     hints: dict[str, str] = {}
-    if dialogue.info.get("server"):  # decodes by its own methods
+    if dialogue.info.server:  # decodes by its own methods
         return hints
     models = dialogue.draft_models
     trained = [name for name, method in dialogue.methods.items() if method.group == "trained"]
@@ -159,7 +159,7 @@ class Switches:
     def next_method(self) -> None:
         """Switch to the next of the methods that suit this model."""
         if self.host.dialogue.next_method() is None:
-            why = ": its server decides how it decodes" if self.host.dialogue.info.get("server") else ""
+            why = ": its server decides how it decodes" if self.host.dialogue.info.server else ""
             self.host.tell(f"This model has only one method{why}.")
         self.host.changed()
 
@@ -183,7 +183,7 @@ class Switches:
     def pace(self, *words: str) -> None:
         """Take N passes a second from the next one on, in answers and races; without words, the next of PACES."""
         live, dialogue = self.host.live, self.host.dialogue
-        if dialogue.info.get("server"):
+        if dialogue.info.server:
             raise NotPossible("A server decodes at its own pace.")
         after = next((pace for pace in PACES if pace < (dialogue.pace or inf)), 0)
         live.set({"pace": words[0] if words else after}, {"pace": "/pace"})

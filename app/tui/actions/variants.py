@@ -102,7 +102,7 @@ class Retries:
             request["sampling"] = asdict(Sampling(**request["sampling"]))
         except (TypeError, UserError):  # of another version
             request.pop("sampling")
-        if method not in dialogue.methods or (dialogue.info.get("server") and method in dialogue.unavailable):
+        if method not in dialogue.methods or (dialogue.info.server and method in dialogue.unavailable):
             del request["method"], request["settings"]
         return {**current, **request, "model": dialogue.model}
 

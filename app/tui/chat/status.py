@@ -164,7 +164,7 @@ class StatusLine(Widget):
         if self.colouring and self.app.size.width - 2 < LEGEND_FROM and self.dialogue.transcript.entries:
             legend = ((text.removeprefix(" tokens"), style) for text, style in legend_line(self.colouring))
             ready.append(Content.assemble(*legend))
-        if context := self.dialogue.info.get("context"):
+        if context := self.dialogue.info.context:
             last = next(reversed(self.dialogue.transcript.answers()), None)
             used = last.figures.prompt_tokens + last.figures.tokens if last is not None else 0
             ready.append(Content(f"{used:,} of {context:,} tokens of context" if used else f"{context:,} tokens of context"))

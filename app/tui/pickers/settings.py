@@ -66,7 +66,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         dialogue, info = self._dialogue, self._dialogue.info
         if not info:
             return {}
-        values = {key: str(info.get(key) or "") for key in ("device", "dtype", "context", "backend")}
+        values = {key: str(getattr(info, key) or "") for key in ("device", "dtype", "context", "backend")}
         drafts = ", ".join(filter(None, (*dialogue.draft_models.values(), dialogue.head)))
         return {**values, "think": default_word(info), "method": dialogue.method, "draft_model": drafts}
 

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from specchat.backends.info import ModelInfo
 from specchat.backends.remote.address import find_server
 from specchat.backends.remote.bodies import ServerRequest, build_body
 from specchat.backends.remote.model import connect
@@ -49,10 +50,11 @@ class Asked:
     kind: str
     server: RealServer
     engine: EngineClient
-    info: dict[str, Any]
+    info: ModelInfo
 
     def begin(self, prompt: str, limit: int = LIMIT, **options: Any) -> int:
-        chat, method = [{"role": "user", "content": prompt}], self.info["server"]["method"]
+        assert self.info.server is not None
+        chat, method = [{"role": "user", "content": prompt}], self.info.server.method
         return self.engine.generate(messages=chat, method=method, max_tokens=limit, **options)
 
     def answer(self, prompt: str, limit: int = LIMIT, **options: Any) -> tuple[list[StepRecord], Finished]:
@@ -95,7 +97,7 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         events: list[Event] = list(engine.stream(engine.load(f"{server.url}#{server.model}")))
         loaded = events[-1]
         assert isinstance(loaded, Loaded), loaded
-        yield Asked(request.param, server, engine, loaded.info)
+        yield Asked(request.param, server, engine, loaded.model)
 
 
 def test_text_and_counts_are_the_servers_own(asked: Asked) -> None:
@@ -110,7 +112,7 @@ def test_text_and_counts_are_the_servers_own(asked: Asked) -> None:
         counts = [count for count in account.get("per_step_accepted") or () if count]
         if counts and certain[-1] == "exact":  # what was accepted behind the end of an answer is not in it
             assert [step.accepted for step in steps if step.accepted][: len(counts) - 1] == counts[:-1], prompt
-    print(f"{asked.kind} ({asked.info['server']}): {certain.count('exact')} of {len(certain)} exact")
+    print(f"{asked.kind} ({asked.info.server}): {certain.count('exact')} of {len(certain)} exact")
     if asked.kind.startswith(("llama-server", "vllm")):
         assert certain.count("exact") >= 0.9 * len(certain)
 
