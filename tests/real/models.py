@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -12,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from specchat.app.cli import doctor
 from specchat.backends import LoadOptions, Model, Sampling
 from specchat.backends.heads.base import Head
 from specchat.backends.loading import find_model
@@ -159,9 +158,6 @@ def parting(model: Model, prompt: Sequence[int], plain: Sequence[int], other: Se
         session.close()
 
 
-LIBRARIES = ("specchat", "torch", "transformers", "llama-cpp-python")
-
-
 class Page:
     """The page, written again whenever a part is added, so that a run that was stopped leaves what it had."""
 
@@ -182,39 +178,22 @@ class Page:
 
 def _heading() -> list[str]:
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in os.environ.items() if name in SETTINGS)
+    commit = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    revision = subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    computer, packages = doctor.machine(), doctor.versions([])
     return [
         "# specchat on real models",
         "",
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
-        f"- Versions: Python {platform.python_version()}, {', '.join(_versions())}",
+        f"- Machine: {computer['processor']}, {computer['threads']} threads, {computer['system']}",
+        f"- Versions: commit {revision}, {', '.join(f'{name} {version}' for name, version in packages.items() if version)}",
         f"- Command: `{settings} python -m pytest {shlex.join(sys.argv[1:])}`",
     ]
 
 
-SETTINGS = (
-    "SPECCHAT_REAL", "SPECCHAT_REAL_PROMPTS", "SPECCHAT_REAL_TOKENS", "SPECCHAT_REAL_THREADS", "SPECCHAT_REAL_HEAD",
-    "SPECCHAT_FULL",
+SETTINGS = {
     "OMP_NUM_THREADS",
-)  # fmt: skip
+    "SPECCHAT_FULL",
+    *(f"SPECCHAT_REAL{end}" for end in ("", "_PROMPTS", "_TOKENS", "_THREADS", "_HEAD")),
+}
 """Variables that decide what is measured."""
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or "unknown processor"
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
-
-
-def _versions() -> list[str]:
-    versions = []
-    for name in LIBRARIES:
-        try:
-            versions.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            versions.append(f"{name} not installed")
-    commit = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    revision = subprocess.run(commit, capture_output=True, text=True, check=False)
-    return [*versions, f"commit {revision.stdout.strip()}"] if revision.returncode == 0 else versions

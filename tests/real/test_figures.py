@@ -1,14 +1,12 @@
 """Real models: every method writes what plain decoding writes, as far as its label says, and that is llama.cpp's own
-text; passes by size, loads, races, doctor."""
+text; structured answers, races, doctor."""
 
 from __future__ import annotations
 
 import gc
 import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
+from specchat.backends import LoadOptions, Model, Sampling, load_model
 from specchat.backends.base import PREFILL_CHUNK
 from specchat.backends.grammars.constraint import Constraint
 from specchat.decoders import Conversation, encode_prompt
@@ -30,75 +28,6 @@ from . import models
 from .prompts import prompts, sentences
 
 pytestmark = models.suite
-
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 32)
-ROUNDS = 7
-
-
-def test_passes_by_size(model: Model, path: Path, page: models.Page) -> None:
-    """Cost of a pass, and what larger passes do to the text's own choices: chains over plain answers, as drafts would be."""
-    turned, places, equal, leads = dict.fromkeys(SIZES, 0), 0, dict.fromkeys(SIZES, True), dict.fromkeys(SIZES, 0.0)
-    least = dict.fromkeys(SIZES, float("inf"))
-    session = model.open_session()
-    for _, prompt in models.texts(model):
-        chain = [prompt[-1], *models.fresh(model, prompt)[:-1]]
-        places += len(chain)
-        alone = None
-        for size in SIZES:
-            session.rewind(0)
-            session.prefill(prompt[:-1])
-            rows = []
-            for start in range(0, len(chain), size):
-                part = chain[start : start + size]
-                started = time.process_time()
-                scores = session.evaluate(part, range(ROOT, len(part) - 1))
-                picks = scores.choose(models.GREEDY)
-                seconds = time.process_time() - started
-                if len(part) == size:
-                    least[size] = min(least[size], seconds)
-                best = [pair for row in scores.top(2) for _, pair in row]
-                rows += list(zip(picks, best[::2], [a - b for a, b in zip(best[::2], best[1::2], strict=True)], strict=True))
-                session.commit(range(len(part)))
-            alone = alone or rows
-            for one, many in zip(alone, rows, strict=True):
-                turned[size] += one[0] != many[0]
-                equal[size] &= one == many
-                leads[size] = max(leads[size], abs(one[2] - many[2]))
-    session.close()
-    rows_of = [
-        [size, f"{least[size] * 1e3:.1f}", f"{least[size] / least[1]:.2f}", *(
-            ["yes" if equal[size] else "no", f"{turned[size]} of {places}", f"{leads[size]:.2f}"]
-        )]
-        for size in SIZES
-        if least[size] < float("inf")
-    ]  # fmt: skip
-    head = ("nodes", "CPU ms, the least", "÷ one node", "scores equal", "choices turned", "the lead moved by at most")
-    page.table(path.name, "Passes by size, as chains over plain answers", head, rows_of)
-
-
-def _load(runtime: str, path: Path, context: int, cache: Path) -> dict[str, float]:
-    command = [
-        sys.executable, "-P", "-m", "specchat.tests.real.loads", runtime, str(path), str(context), str(models.THREADS or 0),
-    ]  # fmt: skip
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "SPECCHAT_CACHE": str(cache)})
-    assert ran.returncode == 0, ran.stderr[-2_000:]
-    seconds: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return seconds
-
-
-def test_loads(model: Model, path: Path, page: models.Page, tmp_path: Path) -> None:
-    """CPU seconds and resident memory of a load beside the library's own; reported, as both depend on the machine."""
-    backend = model.info.backend
-    context = model.info.context
-    rows = [
-        [name, f"{told['seconds']:.1f}", f"{told['megabytes']:,.0f}"]
-        for name, told in (
-            (backend, _load(backend, path, context, tmp_path)),
-            ("specchat, first start", _load("specchat", path, 0, tmp_path)),
-            ("specchat, second start", _load("specchat", path, 0, tmp_path)),
-        )
-    ]
-    page.table(path.name, f"Loads (context {context:,})", ("loaded by", "CPU seconds", "resident MB"), rows)
 
 
 def test_races_through_the_engine(model: Model, path: Path, page: models.Page, tmp_path: Path) -> None:
