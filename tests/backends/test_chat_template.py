@@ -1,5 +1,4 @@
-"""Chat templates are programs of strangers: whatever one does ends in a text or a sentence, and never holds anything up; models
-without one, and templates that a user gives. Limits are constants, and made small."""
+"""Chat templates are programs of strangers: each ends in a text or a sentence; models without one, and users' own."""
 
 from __future__ import annotations
 

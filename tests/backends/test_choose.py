@@ -1,5 +1,4 @@
-"""The target's choice, tested as a sampler, as transformers' filters, and as a pure function; scores by plain definitions.
-Numbers and paths that one machine alone would take are private, and called by name."""
+"""The target's choice as a sampler, as transformers' filters, and as a pure function; scores by plain definitions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Loading: what the model tells of itself, progress, cancellation; models that read a text otherwise from some length
-on give the tokens of transformers' `generate`. Mishaps are patched in."""
+"""Loading: what a model tells of itself, progress, cancellation; models that read longer texts otherwise."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Passes of many nodes give the bits of passes of one: chains, trees, the prompt's end, short and long texts, both
-runtimes; their seconds by size, on a session and a clock that are made up."""
+"""Passes of many nodes give the bits of passes of one; their seconds by size, on a session and a clock made up."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Schemas of real life are compiled, or refused with the name of the part; servers get constraints, thoughts and
-words for thinking in their own fields, or a reason."""
+"""Schemas of real life are compiled, or refused by name; servers get constraints and thoughts in their own fields."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One machine for sessions: whatever was evaluated, committed, dropped, rewound or asked before, logits and hidden
-states are those of a fresh plain pass, also without some blocks; limits, and failures, which are patched in. What is
-copied shows in private fields alone."""
+"""One machine for sessions: whatever happened before, logits and hidden states are those of a fresh plain pass."""
 
 from __future__ import annotations
 
@@ -43,8 +41,7 @@ SEEDS, ACTIONS = (60, 14) if FULL else (8, 10)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Caches that have to grow, prompts that take several passes, and ids that run short, within a few tokens: the sizes are
-    constants of the modules."""
+    """Caches that have to grow, prompts of several passes, and ids that run short, within a few tokens."""
     monkeypatch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
     monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 8)
     monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 16)

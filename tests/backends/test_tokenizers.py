@@ -1,6 +1,4 @@
-"""Text to ids and back on both runtimes: as transformers and llama.cpp do it, but for what people write, which never becomes a
-control token; tokens that look like tags; grammars cut by the same vocabulary. The libraries' own tokenizers, which ids are
-compared with, are private fields."""
+"""Text to ids and back as transformers and llama.cpp do it, but what people write never becomes a control token."""
 
 from __future__ import annotations
 
@@ -441,8 +439,7 @@ TURNS = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}{% 
 @needs_llama
 @pytest.mark.parametrize("kind", VOCABULARIES)
 def test_prompts_begin_as_in_llama_cpp(kind: str, tmp_path: Path) -> None:
-    """Its server cuts off a BOS that the template wrote, and has its tokenizer add what the file wants. EOS, which it
-    may add too, would close a prompt that is to go on."""
+    """Its server cuts off a BOS that the template wrote, and has its tokenizer add what the file wants."""
     bos, eos, values = VOCABULARIES[kind]
     source = gguf_of(tiny_folder())
     for add_bos, add_eos, start in product((None, True, False), (None, True), ("", "{{ bos_token }}", "{{ bos_token }} ")):

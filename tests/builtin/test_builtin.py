@@ -1,5 +1,4 @@
-"""The model that ships: there, small, offline, and able to copy; the answers that it learned are right, its tokenizer loses no
-text, and its corpus is of the same bytes everywhere."""
+"""The model that ships: small, offline, able to copy, its answers right; its tokenizer and its corpus."""
 
 from __future__ import annotations
 

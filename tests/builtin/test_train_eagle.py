@@ -1,6 +1,4 @@
-"""Training: the loss falls, a resumed run equals an unbroken one, what is exported computes what was trained;
-drafters of the built-in model give its own tokens in few passes, and the chains of vLLM and llama-server. Sizes are
-constants, made small."""
+"""Training: losses fall, resumed runs equal unbroken ones, exports compute what was trained; the drafters that ship."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The loop's own rules: limits, EOS, stops, cancellation, reuse between turns; totals over hand-made steps; replays,
-in which a drafter cannot see ahead; past answers to draft from. The target is a recorded transcript."""
+"""The loop's own rules on a recorded transcript; totals over hand-made steps; replays; past answers to draft from."""
 
 from __future__ import annotations
 

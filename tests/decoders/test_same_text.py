@@ -1,8 +1,5 @@
-"""One machine for the same text: whatever drafts, switches, is cancelled or asked next, it is plain decoding's.
-
-Each world is a model on a runtime with what drafts for it. A conversation goes through all of its methods in turn, and what is
-asked of each is drawn at random. Every method begins as many answers as any other, which is why hypothesis draws none of this.
-"""
+"""One machine for the same text: whatever drafts, switches, is cancelled or asked next, it is plain decoding's. Every method of
+a world begins as many answers as any other, which is why hypothesis draws none of this."""
 
 from __future__ import annotations
 

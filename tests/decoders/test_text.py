@@ -1,5 +1,4 @@
-"""Text out of tokens: whatever the tokenizer and the split, the pieces make up the whole, and each is right when
-shown; loops end an answer. Patience is a constant, made short."""
+"""Text out of tokens: pieces make up the whole, and each is right when shown; stops; loops end an answer."""
 
 from __future__ import annotations
 

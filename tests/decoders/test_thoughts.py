@@ -1,5 +1,4 @@
-"""Models that think: thought and answer apart in every step, on both runtimes, whatever decodes, switches or ends
-them, exact however an answer is cut; what is found out about a template. Patience is a constant, made short."""
+"""Models that think: thought and answer apart in every step, however an answer is cut; what a template tells."""
 
 from __future__ import annotations
 

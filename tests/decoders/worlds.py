@@ -1,5 +1,4 @@
-"""Models on both runtimes with what drafts for them, and conversations that go through all of a model's methods at
-random."""
+"""Models on both runtimes with what drafts for them, and conversations through all of a model's methods."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Lanes share the device fairly, and what goes wrong in one costs that one alone; messages come out as they went in,
-and the outbox makes no caller wait. Its clock and idleness are private."""
+"""Lanes share the device fairly, and one's failure costs that one alone; the outbox makes no caller wait."""
 
 from __future__ import annotations
 

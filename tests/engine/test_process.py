@@ -1,5 +1,4 @@
-"""The engine process and its client: what reaches the pipes, what does not, when it ends; the client is light to
-import, never in its caller's way, and over the end of an engine in one sentence; models next to the chat's own."""
+"""The engine process and its client: pipes, kills and ends; the client is light, and never in its caller's way."""
 
 from __future__ import annotations
 

@@ -27,12 +27,7 @@ def answered(
     context: int | None = None,
     **options: Any,
 ) -> tuple[Generation, list[Step]]:
-    """An answer, gone through to its end, and its steps.
-
-    Args:
-        prompt: a message or token ids.
-        options: of `Generation`.
-    """
+    """An answer to a message or token ids, gone through to its end, and its steps."""
     conversation = Conversation(model, draft_model=draft, head=head, context=context)
     ids = encode_prompt(model, prompt) if isinstance(prompt, str) else prompt
     generation = Generation(conversation, ids, method, settings=settings, **options)

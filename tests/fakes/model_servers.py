@@ -124,13 +124,7 @@ def llama_server(written: Written, finish: str = "stop") -> list[bytes]:
 
 
 def vllm(written: Written, merged: Sequence[int] = (), detailed: bool = True, ids: Sequence[int] = ()) -> list[bytes]:
-    """An event for each pass with its tokens' ids.
-
-    Args:
-        merged: passes that come together with the one before.
-        told: the server was started with `--per-request-spec-decode-metrics detailed`.
-        ids: of the tokens; numbers from 100 on if there are none.
-    """
+    """An event for each pass with its tokens' ids; `merged` passes come together with the one before."""
     out = [event(_chat({"role": "assistant", "content": ""}, prompt_token_ids=list(range(13))))]
     chunks: list[tuple[str, int]] = []
     for at, (text, count) in enumerate(_by_pass(written)):

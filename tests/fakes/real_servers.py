@@ -1,8 +1,5 @@
-"""Real servers of the built-in model, for tests that `SPECCHAT_SERVERS=1` asks for.
-
-transformers serve and llama_cpp.server come with packages that specchat uses (`pip install 'transformers[serving]'
-'llama-cpp-python[server]'`). `SPECCHAT_LLAMA_SERVER` names a llama-server binary, `SPECCHAT_VLLM` a Python that has vLLM.
-"""
+"""Real servers of the built-in model, for `SPECCHAT_SERVERS=1`: transformers serve and llama_cpp.server come with packages;
+`SPECCHAT_LLAMA_SERVER` names a llama-server binary, `SPECCHAT_VLLM` a Python that has vLLM."""
 
 from __future__ import annotations
 

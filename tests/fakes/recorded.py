@@ -1,9 +1,5 @@
-"""A recorded transcript as a model: its choice after a recorded prompt is the recorded answer, token by token.
-
-It obeys the whole contract of `backends.base` without any weights, so that the engine and the app can be tested in
-milliseconds. `SPECCHAT_RUNTIME` names `load_recorded`, so that every process of a test finds it. Pure Python: neither torch nor
-(but for `probs`) numpy.
-"""
+"""A recorded transcript as a model: its choice after a recorded prompt is the recorded answer, token by token. It obeys the
+contract of `backends.base` without any weights; `SPECCHAT_RUNTIME` names `load_recorded`, so that every process finds it."""
 
 from __future__ import annotations
 
@@ -35,11 +31,7 @@ ECHOES = 3
 
 
 class WordTokenizer:
-    """Words of given texts, and UTF-8 bytes for all else: needs no file and loses nothing.
-
-    Ids 0 … 255 are bytes, EOS is 256, the ASCII words (with the space before them) of `texts` follow. What is not ASCII goes
-    byte by byte, which makes a recorded chat a fair test of text out of tokens.
-    """
+    """Words of given texts, and UTF-8 bytes for all else: ids 0 … 255 are bytes, 256 is EOS, the words follow."""
 
     WORD = re.compile(r" ?[A-Za-z0-9_]+")
     eos_id = 256
@@ -67,17 +59,9 @@ class WordTokenizer:
 
 
 class RecordedModel(Model):
-    """Recorded answers as the target.
-
-    After a path (committed tokens, then the node's ancestors and itself) that is a prefix of a record's prompt + response the
-    choice is the recorded next token; at the end of the response and anywhere off the record it is EOS. Where several records
-    agree with the path, the first one whose response it has reached decides, else the first one. The sampling settings change
-    nothing: what was recorded was chosen already.
-
-    Args:
-        tokenizer: of the records; by default of bytes.
-        cost: seconds that a pass over n nodes is made to take; None for as fast as it goes.
-    """
+    """Recorded answers as the target, whatever the sampling: after a path that is a prefix of a record the choice is the
+    recorded next token, at a response's end and off the record EOS. Of several records the first one whose response is reached
+    decides. `cost` gives the seconds that a pass over n nodes takes."""
 
     def __init__(
         self,
@@ -144,11 +128,7 @@ class RecordedModel(Model):
         cancelled: Callable[[], bool] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Token ids of a chat: the messages' texts, an assistant's closed by EOS.
-
-        The last user message decides the answer: the recorded one if a record's prompt is this text, else one made up that
-        repeats it, so that a test chat always answers. The chat is put on record as a prompt of its own.
-        """
+        """Token ids of a chat. The last user message decides the answer: a recorded one, else one made up that repeats it."""
         question = next((m["content"].strip() for m in reversed(messages) if m["role"] == "user"), None)
         if question is None:
             raise UserError("A recorded transcript answers a user's message, and this chat has none. Write one.")
@@ -290,15 +270,8 @@ def thinking(text: str) -> Form | None:
 
 
 def load_recorded(spec: str) -> RecordedModel | None:
-    """Load the answers in a JSONL file, one {"prompt", "response"} a line; None if `spec` names another kind of model.
-
-    Args:
-        spec: `recorded:FILE`; after a question mark may follow `pace=SECONDS`, which a pass over one node takes (one over n
-            nodes takes NODE_SLOPE more for each node after the first).
-
-    Raises:
-        UserError: the file cannot be read.
-    """
+    """Load answers from `recorded:FILE`, one {"prompt", "response"} a line; `?pace=SECONDS` is what a pass over a node
+    takes."""
     kind, _, rest = spec.partition(":")
     if kind != "recorded":
         return None

@@ -24,13 +24,7 @@ OWNING = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); 
 
 
 class Terminal:
-    """Runs `command` on a pseudo-terminal of `columns` × `lines` cells.
-
-    Use as a context manager: the command is killed at the end.
-
-    Args:
-        owned: whether the terminal belongs to the command, as a login gives it: ctrl+c becomes a signal then.
-    """
+    """Runs `command` on a pseudo-terminal, `owned` by it as after a login; killed at the end of the context."""
 
     def __init__(
         self,
@@ -89,11 +83,7 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     def wait(self, condition: str | Callable[[str], bool], timeout: float = PATIENCE) -> float:
-        """Pump until the screen shows a text (or satisfies a condition); seconds since the start.
-
-        Raises:
-            AssertionError: it did not in time; shows the screen.
-        """
+        """Pump until the screen shows a text (or satisfies a condition); seconds since the start."""
         holds: Callable[[str], bool] = (lambda text: condition in text) if isinstance(condition, str) else condition
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -105,11 +95,7 @@ class Terminal:
         raise AssertionError(f"never saw {condition!r}; the screen was:\n{self.text}")
 
     def wait_raw(self, data: bytes, timeout: float = PATIENCE) -> None:
-        """Pump until the command wrote these bytes, without parsing.
-
-        Raises:
-            AssertionError: it did not in time.
-        """
+        """Pump until the command wrote these bytes, without parsing."""
         start, deadline = len(self.raw), time.monotonic() + timeout
         while self.raw.find(data, max(0, start - len(data))) < 0:
             if not self.pump() or time.monotonic() > deadline:

@@ -37,13 +37,7 @@ class Fed(httpx2.AsyncByteStream):
 
 
 def wired(serve: Callable[[httpx2.Request], Any], model: str = "") -> Connection:
-    """A connection to it.
-
-    Args:
-        serve: gives status, body (JSON, text, bytes or a `Fed`) and maybe headers of a response, or raises what a connection
-            does.
-        model: that is named behind the address.
-    """
+    """A connection to a model whose responses `serve` gives: status, body and maybe headers; or it raises."""
 
     async def respond(request: httpx2.Request) -> httpx2.Response:
         response = serve(request)

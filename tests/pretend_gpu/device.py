@@ -1,10 +1,5 @@
-"""A pretend GPU for torch, which cannot be taken back: import this in a process of its own.
-
-Tensors of the device "gpu" keep their data in CPU memory and refuse to meet CPU tensors as a GPU's do. Whatever would make
-Python wait for a GPU is counted, with the place in specchat that asked for it. `torch.gpu` has what specchat uses of
-`torch.cuda`. A graph replays the operations that were captured, on the same tensors: what Python did next to them is lost, as
-on a GPU, and an operation that waits cannot be captured.
-"""
+"""A pretend GPU for torch, which cannot be taken back: import this in a process of its own. Tensors of the device "gpu" keep
+their data in CPU memory and refuse to meet CPU tensors; whatever would make Python wait for a GPU is counted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Real models: every method writes what plain decoding writes, as far as its label says, and that is llama.cpp's own
-text; structured answers, races, doctor."""
+"""Real models: every method writes plain decoding's text, as far as its label says, and that is llama.cpp's own."""
 
 from __future__ import annotations
 
@@ -174,8 +173,7 @@ def _switching(names: Sequence[str]) -> Write:
 
 
 def _compare(model: Model, prompts: Prompts, samplings: Sequence[Sampling]) -> tuple[Comparison, list[str]]:
-    """All methods on all prompts, then what switches between them, then plain decoding after all that; and what differs of
-    what is labelled identical."""
+    """All methods on all prompts, then switching, then plain decoding; and what differs of what is labelled identical."""
     identical = models.methods(model, "identical")
     promised = [*models.methods(model, model.info.capabilities.identical)]
     compared = Comparison(model, prompts, samplings)

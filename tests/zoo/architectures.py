@@ -1,9 +1,5 @@
-"""Architectures of transformers as tiny configurations, derived from its own list of causal language models.
-
-Configurations name the same things in many ways: `SMALL` has a value for each name, and a class takes those that it has. So
-a new release's architectures build themselves, and `EXCEPTIONS` has the few that need more. What cannot be built raises
-`NotCovered`, with the reason.
-"""
+"""Architectures of transformers as tiny configurations: a class takes those of the sizes in `SMALL` that it names, so a new
+release's architectures build themselves; `EXCEPTIONS` has the few that need more."""
 
 from __future__ import annotations
 
@@ -194,11 +190,7 @@ def kinds() -> list[str]:
 
 
 def configuration(name: str) -> Any:
-    """The tiny configuration of a kind or a variant.
-
-    Raises:
-        NotCovered: transformers cannot make one of these values.
-    """
+    """The tiny configuration of a kind or a variant."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     kind, more = VARIANTS.get(name, (name, {}))

@@ -1,5 +1,4 @@
-"""Tiny models on disk, with weights that write varied text; what they write under every method, compared with what
-their own library writes."""
+"""Tiny models on disk with weights that write varied text, under every method beside their own library's."""
 
 from __future__ import annotations
 
@@ -43,14 +42,7 @@ RESERVED = 8
 
 
 class Tiny:
-    """One architecture's tiny model as transformers has it.
-
-    Args:
-        name: a kind of transformers' or one of VARIANTS.
-
-    Raises:
-        NotCovered: transformers cannot build it, or cannot write with it.
-    """
+    """One architecture's tiny model as transformers has it."""
 
     def __init__(self, name: str) -> None:
         import transformers
@@ -121,8 +113,7 @@ class Tiny:
 
 
 def prompts_around(lengths: Iterable[int], limit: int, counts: Sequence[int] = ()) -> list[list[int]]:
-    """Prompts of one token, shortly before some lengths (the answer crosses them), at them and far beyond, and one at the
-    context's end; or of these counts."""
+    """Prompts of one token, shortly before some lengths, at them and far beyond, and at the context's end."""
     around = {14, *(count for length in lengths for count in (length - 5, length, 3 * length))}
     around = {count for count in around if 1 < count <= limit - ROOM}
     if limit <= CONTEXT:
@@ -160,18 +151,7 @@ class Reference:
 def compare(
     reference: Reference, model: Model, draft: Model, prompts: Sequence[Sequence[int]], only: Iterable[str] = ()
 ) -> list[str]:
-    """Fail where plain decoding is not the library's, or a method not plain decoding.
-
-    Args:
-        reference: the library that the model is from.
-        model: the target.
-        draft: a draft model of the same vocabulary.
-        prompts: each is asked of plain decoding, and some of every method.
-        only: methods to try; all if there are none.
-
-    Returns:
-        the methods that were tried.
-    """
+    """Fail where plain decoding is not the library's, or a method not plain decoding; return the methods tried."""
     model.info = replace(model.info, eos_ids=())  # random weights may end anywhere
     with patch.object(base, "PREFILL_CHUNK", CHUNK):
         for prompt in prompts:

@@ -1,8 +1,5 @@
-"""Tiny GGUF models with random weights in the architectures of llama.cpp.
-
-Which tensors an architecture has, and of what shape, is asked of llama.cpp itself: it takes metadata alone and calls back for
-each tensor that it would load. So an architecture needs its keys only, and most share theirs.
-"""
+"""Tiny GGUF models with random weights in the architectures of llama.cpp, which is asked itself what tensors one has: it takes
+metadata alone and calls back for each tensor that it would load."""
 
 from __future__ import annotations
 
@@ -238,17 +235,7 @@ def names() -> list[str]:
 
 
 def write(name: str, file: Path, seed: int = 1, noise: float = 0.0) -> Path:
-    """Write a tiny model.
-
-    Args:
-        name: of `names`.
-        file: to be made.
-        seed: of its weights.
-        noise: what else each weight gets at random, in units of its spread: as a draft model.
-
-    Raises:
-        NotCovered: llama.cpp does not take our keys.
-    """
+    """Write a tiny model; `noise`: what each weight gets at random, in units of its spread, as a draft model."""
     architecture, more = (VARIANTS | MTP).get(name, (name, {}))
     keys = {key: value for key, value in (_keys(architecture) | more).items() if value is not None}
     shapes = _shapes(_written(file, architecture, keys, {"unused": np.zeros(4, np.float32)}))

@@ -39,12 +39,7 @@ def names() -> list[str]:
 
 
 class Plain:
-    """llama.cpp's own greedy completion, one token a pass, each in a fresh context.
-
-    Args:
-        file: the model.
-        context: how many tokens its contexts hold.
-    """
+    """llama.cpp's own greedy completion, one token a pass, each in a fresh context."""
 
     def __init__(self, file: Path, context: int) -> None:
         self._lib: Any = library()

@@ -1,5 +1,4 @@
-"""Identical methods write a model's own text on every architecture that its library can build: that of transformers' own
-`generate`, or of one token at a time in a context of llama.cpp's own."""
+"""Identical methods write a model's own text on every architecture that transformers or llama.cpp can build."""
 
 from __future__ import annotations
 
@@ -22,17 +21,7 @@ from .build import Reference, Tiny, compare, prompts_around
 
 
 def on_transformers(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
-    """Compare one architecture's text; the methods that were tried.
-
-    Args:
-        name: of `names`.
-        only: methods to try; all if there are none.
-        counts: lengths of the prompts to try; all that its configuration asks for if there are none.
-
-    Raises:
-        NotCovered: transformers cannot build it, or cannot write with it.
-        UserError: it is refused.
-    """
+    """Compare one architecture's text; the methods that were tried."""
     tiny = Tiny(name)
     with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder:
         tiny.save(Path(folder))

@@ -1,5 +1,4 @@
-"""Model files that are broken, made to do harm, or changed by chance: each is one sentence, no pickle is ever opened, and no
-load takes more than its share. The sampling that a model's makers recommend is read."""
+"""Model files that are broken, made to do harm, or changed by chance: each is one sentence, and no pickle is ever opened."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Models by name, against a Hub of our own: what is fetched, cancelled, gone on with and found in the cache; its failures. What
-a machine or a network lacks is patched in."""
+"""Models by name, against a Hub of our own: what is fetched, cancelled, gone on with and found in the cache; failures."""
 
 from __future__ import annotations
 

@@ -29,13 +29,7 @@ THIRD = (2, LAYERS // 2, LAYERS - 3)
 
 
 class PlainTorch:
-    """A drafter's weights, and what its layers do with them.
-
-    Args:
-        epsilon: of its norms.
-        base: of its rotary positions.
-        vocabulary: of the target.
-    """
+    """A drafter's weights, and what its layers do with them."""
 
     def __init__(self, weights: Mapping[str, Tensor], epsilon: float, base: float, vocabulary: int) -> None:
         self.w = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
@@ -55,8 +49,7 @@ class PlainTorch:
         return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Attend from rows [n, heads, width] to the keys that they see [n, keys]; key heads may be fewer [n, heads ×
-        width]."""
+        """Attend from rows [n, heads, width] to the keys that they see [n, keys]; key heads may be fewer."""
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
         scores = torch.einsum("ihd,jhd->hij", q, k) / q.shape[-1] ** 0.5
         weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
@@ -250,12 +243,7 @@ class PathReference(BlockReference):
         return convolve(run(convolve(x, 0)), 1)
 
     def follows(self, hidden: Tensor, path: Sequence[int]) -> Tensor:
-        """Logits of what follows the pending token and some drafted ones, over the target's vocabulary [vocab].
-
-        Args:
-            hidden: the states that guess [positions, width].
-            path: the pending token and the drafted ones.
-        """
+        """Logits [vocab] of what follows a path of tokens, from the states that guess [positions, width]."""
         d, logits = len(path) - 1, self.scores(hidden)[len(path) - 1]
         if self.second:
             at, full = "candidate_selector.", torch.full((VOCAB,), -torch.inf)

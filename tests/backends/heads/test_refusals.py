@@ -1,6 +1,4 @@
-"""Trained drafters that are damaged, unfinished or made for another model: each is one sentence; those in GGUF and
-Gemma 4's assistants against torch and transformers' own class. The target's choices are replaced where two readings
-are told apart."""
+"""Trained drafters that are damaged or of another model are one sentence; those in GGUF and Gemma 4's against torch."""
 
 from __future__ import annotations
 
@@ -243,8 +241,7 @@ def test_heads_where_they_have_no_place(tmp_path: Path) -> None:
 
 
 def agreeing(taps: tuple[int, ...]) -> dict[str, torch.Tensor]:
-    """The tensors of a head that agrees with the target where its one tap is the last state: its LM head is the target's, its
-    layer adds nothing, and its norm changes nothing."""
+    """The tensors of a head that agrees with the target where its one tap is the last state."""
     zero = torch.zeros
     fc = torch.cat([torch.eye(32) if tap == LAYERS else zero(32, 32) for tap in taps], 1)
     return {
@@ -256,8 +253,7 @@ def agreeing(taps: tuple[int, ...]) -> dict[str, torch.Tensor]:
 
 
 def test_layers_counted_otherwise_are_found_by_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The head predicts the token after the next one, from its own states; here that is asked of the very next one, which only
-    the right states tell."""
+    """The head is asked about the very next token, which only the right states tell."""
     import specchat.backends.heads.load as loading
 
     # Of a text of one token over and over, every next choice is much the same.

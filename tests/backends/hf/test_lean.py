@@ -1,6 +1,4 @@
-"""The lean pass gives the model's own logits, shares its weights, and steps aside where it is not sure; products in
-halves, in eight bits and of padded passes have the bits that they should; recorded passes are right ever after. Which
-pass a model took, and what is recorded, shows in private fields alone."""
+"""The lean pass, products in halves, in eight bits and of padded passes, and recorded passes: the model's own logits."""
 
 from __future__ import annotations
 

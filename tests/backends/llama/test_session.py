@@ -1,5 +1,4 @@
-"""Sessions and whole answers on llama.cpp: limits and failures, hidden states, recurrent models, llama.cpp's own tokens.
-Failures and wrong libraries are patched in."""
+"""Sessions and answers on llama.cpp: limits, failures, hidden states, recurrent models, llama.cpp's own tokens."""
 
 from __future__ import annotations
 

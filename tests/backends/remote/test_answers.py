@@ -1,5 +1,4 @@
-"""Answers of servers: cut into the runs that were really made, no more claimed than that, nothing lost without a
-word; thoughts apart in every run; over a real connection nothing hangs."""
+"""Answers of servers: cut into the runs that were really made, thoughts apart, nothing lost without a word, no hang."""
 
 from __future__ import annotations
 
@@ -409,9 +408,8 @@ def test_a_thought_is_parted_however_its_stream_is_cut(size: int) -> None:
 @cases(100, 12)
 @given(data=st.data())
 def test_streams_of_real_servers(row: dict[str, Any], data: st.DataObject) -> None:
-    """Captured from llama-server 0.5.0 (build 0c1e570) and vLLM 0.32.0, with speculation, and cut anywhere: `text`, `thought`
-    and `tokens` are those of the answer without streaming, `drafted` and `accepted` the server's own account. One that ends too
-    early keeps all that came whole, and one sentence says what is lacking."""
+    """Streams captured from llama-server 0.5.0 (build 0c1e570) and vLLM 0.32.0, cut anywhere, give the answer without streaming
+    and the server's own account; one that ends too early keeps what came whole."""
     body = b"".join(map(event, row["events"])) + b"data: [DONE]\n\n"
     if data.draw(st.booleans()):
         body = body.replace(b"\n", b"\r\n")

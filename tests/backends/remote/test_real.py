@@ -1,8 +1,4 @@
-"""Real servers of the built-in model, through the engine: text, counts and passes against the server's own, and a cancel.
-
-Run with `SPECCHAT_SERVERS=1`; `tests/fakes/real_servers.py` says which servers there are. What they sent is kept in
-real_streams.jsonl, which test_answers.py reads.
-"""
+"""Real servers of the built-in model (`SPECCHAT_SERVERS=1`, fakes/real_servers.py): text, counts, passes, and a cancel."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Servers that do odd things when they are asked what they are, or refuse a field: the answer comes all the same. Patience is a
-constant, made short."""
+"""Servers that do odd things when they are asked what they are, or refuse a field: the answer comes all the same."""
 
 from __future__ import annotations
 
@@ -132,11 +131,7 @@ def test_what_only_the_user_can_know_is_asked(response: Any, named: str, sentenc
 
 
 def asked(engine: str, refuse: Any, request: ServerRequest, times: int = 1) -> tuple[list[dict[str, Any]], Outcome, str]:
-    """Every request that a server got, the last outcome, and the sentence about a failure.
-
-    Args:
-        refuse: gives the refusal of a body; None to answer it.
-    """
+    """Every request that a server got, the last outcome, and the sentence about a failure; `refuse` gives a body's refusal."""
     bodies = list[dict[str, Any]]()
 
     def serve(request: httpx2.Request) -> Any:

@@ -1,6 +1,4 @@
-"""Constrained answers: all methods write the text of plain constrained decoding, also for schemas by chance (on a
-real model too where SPECCHAT_REAL names a folder), under other rules, limits, stops and beams, and behind
-thoughts."""
+"""Constrained answers: all methods write plain constrained decoding's text, under other rules, limits and stops too."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ SHAPES = [*CONSTRAINTS] if FULL else ["flat", "regex"]
 
 @pytest.fixture(scope="module", params=["transformers", "recorded", "llama.cpp"] if FULL else ["transformers", "llama.cpp"])
 def model(request: pytest.FixtureRequest, builtin_model: Model) -> Iterator[Model]:
-    """The built-in model on both runtimes; with transformers its passes are launched as they come, or run over buffers that
-    never move, as on a GPU."""
+    """The built-in model on both runtimes; with transformers as passes come, or over buffers that never move, as on a GPU."""
     if request.param == "llama.cpp":
         pytest.importorskip("llama_cpp")
         loaded = load_model(str(builtin_path().parent / "target-Q8_0.gguf"), LoadOptions(device="cpu"))

@@ -1,6 +1,4 @@
-"""auto: what it picks when passes, drafts and texts cost and yield what the test says; beam search: transformers'
-sequences and scores, what streams, what happens when another method takes over. Clocks, figures and their file are
-replaced."""
+"""auto: what it picks by what passes and drafts cost; beam search: transformers' sequences and scores, what streams."""
 
 from __future__ import annotations
 
@@ -42,11 +40,7 @@ def drive(
     draft_cost: float = 0.0,
     tokens: int = TOKENS,
 ) -> tuple[list[int], Counter[str], list[str]]:
-    """Decode with invented seconds: `cost` of a pass over n nodes, `draft_cost` for each token of a model's draft.
-
-    Returns:
-        the answer, how many steps each drafter took, and the notes.
-    """
+    """Decode with invented seconds a pass and a draft token; return the answer, the steps of each drafter, and the notes."""
     session = model.open_session()
     session.prefill(prompt[:-1])
     text, models = list(prompt), [draft_model] if draft_model is not None else []

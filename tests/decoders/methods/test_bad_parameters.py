@@ -1,6 +1,4 @@
-"""Methods as a table: odd settings work or are refused with one sentence; drafters of other packages are found, and
-broken ones left out with a reason; plain decoding gives the tokens of transformers' own `generate`, and on a copy
-methods that draft take few steps."""
+"""Methods as a table: odd settings, drafters of other packages, plain decoding as `generate` does it, floors on copies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Prompt lookup against its published code, and fusion: what they promise, where tokens come from, the index against lists. Who
-voted for a node shows in a private field alone."""
+"""Prompt lookup against its published code, and fusion: what they promise, and where tokens come from."""
 
 from __future__ import annotations
 

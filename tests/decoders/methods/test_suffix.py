@@ -1,6 +1,4 @@
-"""Suffix decoding, n-grams, lookahead, Jacobi and token recycling: counts against counting from scratch, drafts,
-windows and tables as published, what is kept and for how long, the corner cases that others crash or lose in. Pools
-are private, and read here: drafts show what is in them by chance."""
+"""Suffix decoding, n-grams, lookahead, Jacobi, token recycling: counts from scratch; windows and tables as published."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Parts of methods: draft lengths, the costs they are chosen from, how many nodes are verified, prompt lookup for a
-draft model, what is learned of matches, the tree of guesses for several positions, drafting on while the target
-verifies. What that thinks of its chances is replaced, so that a random model drafts on."""
+"""Parts of methods: draft lengths, costs, sizes, copies for a draft model, trees of guesses, drafting ahead."""
 
 from __future__ import annotations
 

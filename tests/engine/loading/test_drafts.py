@@ -1,5 +1,4 @@
-"""Loads: the draft model, when it is loaded, and with what; downloads go on and are cancelled; files that are broken
-or made to do harm are one sentence. What ships is patched."""
+"""Loads: the draft model, when and with what; downloads, cancelled too; files that are broken are one sentence."""
 
 from __future__ import annotations
 

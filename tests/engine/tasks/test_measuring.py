@@ -1,5 +1,4 @@
-"""The engine's measurements: an answer's figures, other implementations next to ours, replays of one record side by
-side, the search for the blocks that early exit leaves out."""
+"""The engine's measurements: an answer's figures, other libraries' methods, replays side by side, block search."""
 
 from __future__ import annotations
 

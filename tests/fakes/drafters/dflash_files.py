@@ -47,27 +47,9 @@ def write_dflash(
     inner: Mapping[str, Any] | None = None,
     **config: Any,
 ) -> Path:
-    """Write a drafter.
-
-    Args:
-        folder: to be made.
-        layout: whose.
-        width, vocabulary: of the target's states, and how many tokens it has.
-        hidden: of its own.
-        taps: named in the configuration as that layout names them; None for none, where there are two.
-        block, mask: of the configuration.
-        layers, heads, head: its own; of a head the width.
-        drafted: how many tokens it can draft, if not all.
-        own_embeddings: whether it has a table of them, and an LM head.
-        bias: of attention.
-        paths, rank: how guesses go by the token before, and the rank of what makes them.
-        candidates: tokens that DFlash 2 chooses among.
-        seed, scale: of the weights.
-        dtype: of the file.
-        changes: tensors to replace or (None) to leave out.
-        inner: more keys of `dflash_config`.
-        config: more keys of config.json; "absent" leaves one out.
-    """
+    """Write a drafter in a layout, with `taps` named as it names them (None for none, where there are two); `drafted`: how many
+    tokens it can draft, if not all; `rank` and `candidates`: of `paths`; `inner`: more keys of `dflash_config`, `config` of
+    config.json, where "absent" leaves one out."""
     drafted = drafted or vocabulary
     generator = torch.Generator().manual_seed(seed)
 

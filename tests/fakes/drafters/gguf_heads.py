@@ -76,8 +76,7 @@ def load_head(path: Path, target: Any = None) -> Head:
 
 @functools.cache
 def counting() -> tuple[LlamaModel, Head]:
-    """A model whose next token is the one after the last, and a head that is right about the first token of each draft: it goes
-    by the state of the last token but one, and never by what it drafted itself."""
+    """A model whose next token is the one after the last, and a head that is right about each draft's first token."""
     from safetensors.torch import load_file, save_file
 
     folder = room() / "counting-target"
@@ -129,11 +128,7 @@ GLM = {
 
 
 def glm_file(folder: Path, file: Path, *, mtp: bool = True) -> Path:
-    """A model that `write_mtp` made, of the family glm4-moe, as llama.cpp's converter writes it.
-
-    Args:
-        mtp: with the MTP layer's tensors.
-    """
+    """A model that `write_mtp` made, of the family glm4-moe, as llama.cpp's converter writes it; `mtp`: with its layer."""
     from safetensors.torch import load_file
 
     config = json.loads((folder / "config.json").read_text())

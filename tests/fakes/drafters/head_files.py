@@ -65,24 +65,8 @@ def write_head(
     changes: TensorChanges | None = None,
     **config: Any,
 ) -> Path:
-    """Write a head.
-
-    Args:
-        folder: to be made.
-        style: whose layout.
-        seed: of the weights.
-        hidden: the head's own width, if not the target's.
-        width, vocabulary: the target's.
-        layers: its own.
-        taps: named in the configuration as that layout names them; None for none.
-        drafted: how many tokens it can draft, if not all.
-        own_head: whether it has an LM head.
-        own_embeddings: whether it has a table of them.
-        bias: of EAGLE-1's fc, or of attention.
-        dtype: of the file.
-        changes: tensors to replace or (None) to leave out.
-        config: more keys of config.json.
-    """
+    """Write a head in a layout: `hidden` is its own width, `drafted` how many tokens it can draft, `taps` as the layout names
+    them, `bias` of EAGLE-1's fc or of attention, `changes` tensors to replace or (None) leave out, `config` more keys."""
     hidden, drafted = hidden or width, drafted or vocabulary
     generator = torch.Generator().manual_seed(seed)
 
@@ -168,18 +152,8 @@ def write_medusa(
     changes: TensorChanges | None = None,
     **config: Any,
 ) -> Path:
-    """Write Medusa heads.
-
-    Args:
-        named: how their tensors are: as FasterDecoding's training names them, with its prefix, or as vLLM does.
-        heads, blocks: how many, and residual blocks of each.
-        bias: whether the blocks have one.
-        width, vocabulary: the target's.
-        drafted: how many tokens they can draft, if not all.
-        whole: whether their LM heads have rows of all tokens even so.
-        shared: whether all have one LM head.
-        seed, scale: of the weights.
-    """
+    """Write Medusa heads, `named` as FasterDecoding's training names them, with its prefix, or as vLLM does; `whole`: their LM
+    heads know the whole vocabulary."""
     drafted = drafted or vocabulary
     rows = vocabulary if whole else drafted
     generator = torch.Generator().manual_seed(seed)

@@ -73,12 +73,7 @@ def random_paths(paths: Paths) -> Any:
 
 
 def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Tensor) -> Any:
-    """A drafter whose states are all alike, so that the token before alone says what follows it.
-
-    Args:
-        second: whether it is DFlash 2; else DSpark.
-        follows: the scores of what follows a token [vocab, vocab], as an LM head has them.
-    """
+    """A DFlash 2 or DSpark drafter for which the token before alone says what follows it, by `follows` [vocab, vocab]."""
     one, zero = torch.eye(VOCAB), torch.zeros(VOCAB, VOCAB)
     changes = {
         "fc.weight": torch.zeros(VOCAB, 2 * VOCAB),
@@ -114,9 +109,8 @@ def unsure_paths() -> Any:
 
 @functools.cache
 def right_dflash() -> Any:
-    """A drafter that always drafts what `cyclic_target` chooses, three tokens at a time: its position n stands for the token n
-    after the pending one. Each layer hands what the position before stands for on to the next, one token further. Masks stand
-    for nothing, and the target's states are not read."""
+    """A drafter that always drafts what `cyclic_target` chooses: position n stands for the token n after the pending one. Each
+    layer hands what the position before stands for on to the next, one token further."""
     zero, one, positions = torch.zeros(VOCAB, VOCAB), torch.eye(VOCAB), 3
     changes = {
         "fc.weight": torch.zeros(VOCAB, 2 * VOCAB),
@@ -153,11 +147,7 @@ def tiny_head(kind: Kind) -> Any:
 
 
 def _cyclic(name: str, lm_head: Tensor) -> TransformersModel:
-    """A model that knows its last token alone: each token stands for itself in the residual stream, and the layers add nothing.
-
-    Args:
-        lm_head: what follows a token; the final norm makes it VOCAB**0.5 large.
-    """
+    """A model that knows its last token alone, which `lm_head` turns into the next; its layers add nothing."""
     folder = room() / name
     write_model("llama", folder, num_hidden_layers=LAYERS, hidden_size=VOCAB, num_attention_heads=4, head_dim=8)
     weights = load_weights(folder)

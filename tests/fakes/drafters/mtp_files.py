@@ -31,13 +31,7 @@ QWEN = {"enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "eh_pro
 
 
 def published(family: Family, number: int, name: str) -> str:
-    """Name a tensor of an MTP layer as checkpoints do.
-
-    Args:
-        family: whose layout.
-        number: of the MTP layer, from 0.
-        name: the tensor's in DeepSeek's layout, without its beginning.
-    """
+    """Name a tensor of an MTP layer as a family's checkpoints do, from its name in DeepSeek's layout."""
     first, _, rest = name.rpartition(".")
     match family:
         case "deepseek-v3" | "glm4-moe":
@@ -90,16 +84,8 @@ QWEN2 = (
 def write_mtp(
     folder: Path, family: Family, *, layers: int = 1, right: bool = False, changes: Mapping[str, Tensor | None] | None = None
 ) -> Path:
-    """Write a model with MTP layers.
-
-    Args:
-        folder: to be made.
-        family: whose architecture.
-        layers: how many MTP layers.
-        right: the model repeats each token's successor, and the MTP layers know.
-        changes: tensors of the last MTP layer to replace or (None) to leave out, by their names in
-            DeepSeek's layout, without the beginning.
-    """
+    """Write a model with MTP layers; `right`: it repeats each token's successor, and they know; `changes`: tensors of the last
+    one to replace or (None) leave out, by DeepSeek's names."""
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(0)
@@ -167,8 +153,7 @@ def _seeing(text: dict[str, Any]) -> dict[str, Any]:
 
 
 def _make_right(tensors: dict[str, Tensor], family: Family, layers: int) -> None:
-    """No layer adds anything: the model's choice follows from its last token alone, as it does for the MTP layers, which read
-    the embedding and nothing else."""
+    """No layer adds anything: the model's choice follows from its last token alone, and so does the MTP layers'."""
     for name, tensor in tensors.items():
         if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight")):
             tensor.zero_()

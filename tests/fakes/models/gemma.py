@@ -79,14 +79,8 @@ def whole_assistants() -> Any:
 def write_assistant(
     folder: Path, *, ordered: bool = False, changes: Mapping[str, Tensor | None] | None = None, **config: Any
 ) -> Path:
-    """Write an assistant.
-
-    Args:
-        folder: to be made.
-        ordered: whether it scores the best clusters of the vocabulary only.
-        changes: tensors to replace or (None) to leave out.
-        config: keys of config.json to replace; those of `text_config` with `text_` before them.
-    """
+    """Write an assistant; `ordered`: it scores the best clusters only; `config`: keys to replace, text_config's with
+    `text_`."""
     from transformers import Gemma4AssistantConfig, Gemma4AssistantForCausalLM, Gemma4TextConfig
 
     sizes: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "layer_types": LAYERS}

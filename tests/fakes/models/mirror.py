@@ -58,17 +58,8 @@ def alike(logits: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 class Mirror:
-    """A session beside a plain record of what it should hold.
-
-    Args:
-        session: with taps or without.
-        logits: of a fresh plain pass over a text [n, vocab].
-        same: fails where logits or states are not what they should be.
-        tree: whether it evaluates branches.
-        early: the tiny model's kind, where passes may stop early.
-        states: the hidden states of a text at the session's taps, if it has any.
-        leaves: how many there may be at once.
-    """
+    """A session beside a plain record of what it should hold: `logits` of a plain pass over a text [n, vocab], `same` fails
+    where they differ, `tree` and `early`: it evaluates branches, and stops early."""
 
     def __init__(
         self,

@@ -1,8 +1,5 @@
-"""Tiny models that think before they answer, one for each way in which templates write thoughts.
-
-Their weights are a table: two tokens lead to a third, so what they say is known. The one layer's attention looks at the token
-before, for which rotary positions are turned back by one; so it needs no training, and runs on transformers and on llama.cpp.
-"""
+"""Tiny models that think before they answer, one for each way in which templates write thoughts. Their weights are a table: two
+tokens lead to a third, by attention that looks at the token before."""
 
 from __future__ import annotations
 

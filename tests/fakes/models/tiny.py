@@ -1,5 +1,4 @@
-"""Tiny models with random weights, made on the spot: every architecture family that the session treats differently;
-and what transformers itself makes of a text, which sessions are compared with."""
+"""Tiny models with random weights, of each family that sessions treat differently; transformers' own logits and answers."""
 
 from __future__ import annotations
 
@@ -97,8 +96,7 @@ def write_model(kind: str, folder: Path, **sizes: int) -> Path:
 
 
 def write_configured(name: str, sizes: dict[str, Any], folder: Path) -> Path:
-    """Write a model of transformers' configuration of this name with its tokenizer. A large spread of weights keeps greedy
-    answers from looping."""
+    """Write a model of transformers' configuration of this name; its large weights keep answers from looping."""
     import transformers
 
     torch.manual_seed(0)
@@ -124,8 +122,7 @@ def _loaded(kind: str, graphs: str) -> TransformersModel:
 
 
 def tiny_model(kind: str) -> TransformersModel:
-    """A loaded tiny model, shared by the tests of a process (sessions are independent; do not close it). Its passes are
-    recorded as the environment says."""
+    """A loaded tiny model, shared by the tests of a process (do not close it); passes are recorded as the environment says."""
     return _loaded(kind, os.environ.get(CHOICE, ""))
 
 
@@ -159,8 +156,7 @@ def cut(kind: str, run: tuple[int, ...]) -> Any:
 
 @functools.cache
 def smaller_model(kind: str) -> TransformersModel:
-    """A draft model for the tiny model of this kind: its own first two layers, so that it is right now and then. It passes
-    for a PARD model."""
+    """A draft model for the tiny model of this kind: its own first two layers. It passes for a PARD model."""
     folder = room(f"{kind}-smaller")
     model = cut(kind, (0, 1))
     model.config.pard_token = VOCAB - 1

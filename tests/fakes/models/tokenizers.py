@@ -61,15 +61,7 @@ def metaspace(folder: Path) -> Path:
 def sentencepiece(
     size: int, words: Sequence[str], tags: Sequence[str] = (), kinds: Sequence[int] = (), ends: Sequence[str] = ("<s>", "</s>")
 ) -> dict[str, Any]:
-    """Describe a vocabulary of SentencePiece's as GGUF metadata: ▁ for spaces, bytes as a fall-back.
-
-    Args:
-        size: of the vocabulary, which pieces of no use fill.
-        words: pieces of several characters.
-        tags: the last pieces.
-        kinds: llama.cpp's types of the tags.
-        ends: names of BOS and EOS.
-    """
+    """Describe a vocabulary of SentencePiece's as GGUF metadata: pieces that are `words`, and `tags` of some `kinds` last."""
     pieces = ["<unk>", *ends, *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *map(chr, range(33, 127)), *words]
     pieces += [f"▁{i}" for i in range(size - len(pieces) - len(tags))]
     return {

@@ -16,11 +16,7 @@ CONTEXT = 4096
 
 
 class ToyModel(RecordedModel):
-    """Ranks its vocabulary by a random function of the last `memory` tokens; no records.
-
-    With a temperature the position and the seed take part, as the noise of a real target does. An id of `vocabulary` or above
-    is never chosen but for EOS, which is ranked like any other token where `ends` is set.
-    """
+    """Ranks its vocabulary by a random function of the last `memory` tokens; EOS, the id behind it, where `ends` is set."""
 
     def __init__(self, seed: int, *, memory: int = 2, vocabulary: int = 8, ends: bool = False, tree: bool = True) -> None:
         super().__init__(context=CONTEXT, name="toy")

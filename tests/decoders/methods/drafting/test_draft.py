@@ -1,5 +1,4 @@
-"""Draft models, several of them, early exit and token trees: what they draft, what they cost, and where they say no.
-Failures are patched in; contexts are private."""
+"""Draft models, several of them, early exit and token trees: what they draft, what they cost, where they say no."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Every trained drafter on every runtime: the target's own tokens whatever it drafts; one that is right is believed;
-PARD's positions are what transformers says behind the masks; draft models with fewer ids or more. PARD's scores and
-session are private, and read here: a tree shows the best of them."""
+"""Every trained drafter on every runtime: the target's own tokens, what is right is believed; PARD; other vocabularies."""
 
 from __future__ import annotations
 
