@@ -18,8 +18,7 @@ from ..backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, SHIPPED, L
 from ..decoders import registry
 from ..decoders.conversation import Conversation
 from ..decoders.parts.ahead import OwnThread
-from ..decoders.parts.proposers import shorter
-from ..decoders.parts.vocabularies import mismatch
+from ..decoders.parts.proposers import mismatch, shorter
 from ..errors import UserError
 from .messages import Load
 
@@ -204,7 +203,7 @@ class Drafters:
         try:
             for spec, loader in loaders.items():
                 models.append(self._load(spec, loader))
-                # A single one may have other tokens: the method `draft` can draft by way of text.
+                # A single one is checked when its method is chosen.
                 if len(loaders) > 1 and self._target is not None and (reason := mismatch(self._target, models[-1])):
                     raise UserError(
                         f"The draft model {spec} cannot be used with others: its tokenizer differs from the target's "

@@ -19,11 +19,9 @@ from .. import needs
 from ..base import Context, Elsewhere, Verified
 from ..parts.ahead import Ahead, OwnThread
 from ..parts.cascade import ChainDrafter, Copies, Experience
-from ..parts.drafting import until_eos
 from ..parts.elsewhere import COPIED, draft_chain, with_note
-from ..parts.proposers import DraftModelProposer
+from ..parts.proposers import DraftModelProposer, require_same_tokens
 from ..parts.schedules import SCHEDULES
-from ..parts.vocabularies import Reencoded, mismatch, require_same_tokens
 from ..tree import Tree
 
 _experience: WeakKeyDictionary[Model, Experience] = WeakKeyDictionary()
@@ -42,7 +40,6 @@ class DraftParams:
         True, "Prompt lookup drafts for the draft model, so that a copied passage takes it one pass, not one per token"
     )
     ahead: bool = option(True, "Draft on while the target verifies, if the draft model has a device or CPU threads of its own")
-    reencode: bool = option(False, "Allow a draft model with a different tokenizer, by way of text")
 
 
 class Draft(ChainDrafter):
@@ -85,9 +82,7 @@ class Draft(ChainDrafter):
 
     def __init__(self, params: DraftParams | None = None) -> None:
         super().__init__(params)
-        self._proposer: DraftModelProposer | Reencoded | None = None
-        self._opened: tuple[Model, bool] | None = None
-        """The draft model, and whether its text may be encoded again."""
+        self._proposer: DraftModelProposer | None = None
         self._drafting = False
         """Whether there was room to draft in this round; else the proposer's note is from another round."""
 
@@ -98,8 +93,6 @@ class Draft(ChainDrafter):
         if not self._drafting:
             return Tree.root(context.pending)
         proposer = self._proposer
-        if isinstance(proposer, Reencoded):
-            return Tree.chain(context.pending, until_eos(proposer.line(context, length), context.eos_ids))
         assert proposer is not None
         if not isinstance(proposer, Ahead):
             return self._chain(proposer, context, length)
@@ -108,27 +101,20 @@ class Draft(ChainDrafter):
 
     def prepare(self, context: Context) -> None:
         """Open the draft model's session, once."""
-        model, target = context.draft_models[0], context.model
-        requested = (model, self.params.reencode)
-        if requested == self._opened:
+        model, size = context.draft_models[0], context.session.context
+        if self._proposer is not None and self._proposer.model is model:
             return
         self.close()
-        size = context.session.context
-        if not self.params.reencode:
-            require_same_tokens(target, model, ", or set reencode=on to draft by way of text")
-        if target is not None and mismatch(target, model):
-            self._proposer = Reencoded(target, model, size)
-        else:
-            self._proposer = Ahead(model, size) if isinstance(model, OwnThread) else DraftModelProposer(model, size)
-            self._copies = Copies(_experience.setdefault(model, Experience()))
-        self._opened = requested
+        require_same_tokens(context.model, model)
+        self._proposer = Ahead(model, size) if isinstance(model, OwnThread) else DraftModelProposer(model, size)
+        self._copies = Copies(_experience.setdefault(model, Experience()))
 
     def learn(self, verified: Verified) -> None:
         proposer = self._proposer
         seconds = proposer.seconds if proposer is not None else []
         if isinstance(proposer, Ahead):
             proposer.judge(verified)
-        elif isinstance(proposer, DraftModelProposer):
+        elif proposer is not None:
             proposer.settle([node for node in verified.path if node < proposer.evaluated])
         self._learn(verified, seconds)
 
@@ -139,4 +125,4 @@ class Draft(ChainDrafter):
     def close(self) -> None:
         if self._proposer is not None:
             self._proposer.close()
-        self._proposer = self._opened = None
+        self._proposer = None

@@ -16,8 +16,7 @@ from .. import needs
 from ..base import Context, Elsewhere
 from ..parts.elsewhere import as_chain, draft_chain, sglang
 from ..parts.growth import MOST, Grower, count_nodes
-from ..parts.proposers import DraftModelProposer
-from ..parts.vocabularies import require_same_tokens
+from ..parts.proposers import DraftModelProposer, require_same_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ class TokenTree(Grower):
             if before is not None:
                 before.close()
                 del self._models[name]
-            require_same_tokens(context.model, model, ", or the method draft with reencode=on")
+            require_same_tokens(context.model, model)
             self._models[name] = DraftModelProposer(model, context.session.context, number)
         return {name: self._models[name] for name in map(draft_label, range(len(context.draft_models)))}
 

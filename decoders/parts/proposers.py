@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Sampling, Scores
+from ...backends.files.vocabulary import difference
 from ...backends.sampling import Purpose, noise_key
-from ...errors import counted
+from ...errors import UserError, counted
 from ..acceptance import compared
 from ..base import Context
 
@@ -361,3 +362,26 @@ def shorter(draft: Model, context: int) -> str:
     return (
         f"The draft model {draft.info.name} reads at most {counted(context, 'token')} of text and drafts nothing behind them."
     )
+
+
+def mismatch(target: Model | None, draft: Model) -> str:
+    """Say why a draft model's token ids are not the target's (`difference` of their vocabularies); "" if they are."""
+    if target is draft or target is None:
+        return ""
+    ours, theirs = target.pieces(), draft.pieces()
+    i = difference(ours, theirs)
+    if i is None:
+        return ""
+    return f"token {i} is {ours[i]!r} to {target.info.name} and {theirs[i]!r} to {draft.info.name}"
+
+
+def require_same_tokens(target: Model | None, draft: Model) -> None:
+    """Check that a draft model has the target's tokenizer.
+
+    Raises:
+        UserError: it has not.
+    """
+    if reason := mismatch(target, draft):
+        raise UserError(
+            f"The draft model's tokenizer differs from the target's ({reason}). Choose a draft model of the same family."
+        )

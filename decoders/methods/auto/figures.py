@@ -17,7 +17,7 @@ from ....plain_file import read_json, write_json
 from ...base import Context
 from ...parts.costs import PassCosts
 from ...parts.learned import Reliability
-from ...parts.vocabularies import mismatch
+from ...parts.proposers import mismatch
 
 MEMORY = 400
 """Time of a method, in one-node passes, after which an older round of it counts for a third."""

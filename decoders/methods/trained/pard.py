@@ -11,8 +11,7 @@ from ...base import Context, Drafter, Elsewhere
 from ...parts.drafting import node_budget
 from ...parts.elsewhere import as_chain, speculative
 from ...parts.position_tree import position_tree
-from ...parts.proposers import DraftModelProposer
-from ...parts.vocabularies import require_same_tokens
+from ...parts.proposers import DraftModelProposer, require_same_tokens
 from ...tree import Tree
 
 

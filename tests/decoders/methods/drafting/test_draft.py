@@ -19,7 +19,6 @@ from specchat.backends.base import Block
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders import Acceptance, Conversation, Generation, Step, encode_prompt
 from specchat.decoders.methods.early_exit import parse_skip, skip_text
-from specchat.decoders.parts.vocabularies import Reencoded
 from specchat.decoders.registry import methods
 
 from ....cases import FULL, only_full
@@ -119,22 +118,6 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
         assert failures == 1
         assert generation.answer == expected
         conversation.close()
-
-
-def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Model) -> None:
-    generation, _ = drafted_answer(builtin_model, builtin_model, COPY, "greedy", max_tokens=10)
-    drafter = Reencoded(builtin_model, builtin_model, 512)
-    line = drafter.line(generation._context(), 6)
-    drafter.close()
-    expected = plain_answer(builtin_model, COPY, max_tokens=16)[10:]
-    assert line
-    assert line == expected[: len(line)]
-    for sampling in (Sampling(), Sampling(0.8, repetition_penalty=1.2, seed=1)):
-        expected = plain_answer(builtin_model, COPY, max_tokens=16, sampling=sampling)
-        generation, _ = drafted_answer(
-            builtin_model, tiny_model("llama"), COPY, "draft", {"reencode": True}, max_tokens=16, sampling=sampling
-        )
-        assert generation.answer == expected
 
 
 @pytest.mark.parametrize("method", ["draft", "tree", "pard"])

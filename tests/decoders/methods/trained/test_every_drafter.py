@@ -352,7 +352,6 @@ def ids_of(target: Model) -> list[int]:
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "draft": ("draft", {"schedule": "constant", "tokens": 6}),
-    "reencode": ("draft", {"schedule": "constant", "tokens": 6, "reencode": True}),
     "tree": ("tree", {}),
     "pard": ("pard", {"floor": 0}),
 }
