@@ -30,7 +30,6 @@ from .verifying.verify import verify
 
 if TYPE_CHECKING:
     from ..backends.grammars.constraint import Constraint
-    from ..backends.grammars.matcher import Matcher
 
 
 class Stage(Enum):
@@ -127,18 +126,13 @@ class Generation(Iterator[Step]):
         self.prefill_seconds = 0.0
         self.recorder = ProbabilityRecorder()
         self._ties = SideGuard(able.near_tie) if able.exact and able.near_tie else None
-        self._matcher: Matcher | None = None
-        if constraint is not None:
-            from ..backends.grammars.matcher import Matcher
-
-            self._matcher = Matcher(model.grammar_tokenizer(), constraint, model.info.eos_ids)
         self.output = Output(
             model,
             prompt,
             max_tokens=max_tokens,
             stops=stops,
             stop_loops=stop_loops,
-            matcher=self._matcher,
+            constraint=constraint,
             think_budget=think_budget,
         )
         self._branching = able.tree and self._most is None
@@ -181,11 +175,8 @@ class Generation(Iterator[Step]):
 
     @property
     def valid(self) -> bool | None:
-        """Whether the text so far matches the constraint; None without one. A stop takes text away, so then it does not."""
-        if self._matcher is None:
-            return None
-        allowed = self.output.constraint(self.tokens) is not None
-        return self.finish_reason != "stop" and allowed and self._matcher.matches
+        """Whether the text so far matches the constraint; None without one."""
+        return self.output.valid(self.tokens)
 
     @property
     def answer(self) -> list[int]:
@@ -269,7 +260,7 @@ class Generation(Iterator[Step]):
 
     @property
     def _reads(self) -> bool:
-        """Whether tokens of the text are read in passes of their own, never with a tree."""
+        """Whether tokens of the text are read apart from trees, in passes without one."""
         return self.drafter.reads_cache or self._blocks
 
     def _prefill(self) -> None:

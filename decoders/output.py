@@ -10,6 +10,7 @@ from .detokenize import RUN
 from .text import Stops, TextStream
 
 if TYPE_CHECKING:
+    from ..backends.grammars.constraint import Constraint
     from ..backends.grammars.matcher import Matcher
     from .repeats import Loop, LoopGuard
 
@@ -27,7 +28,7 @@ class Output:
         max_tokens: the most tokens in the answer; None for as many as the context holds.
         stops: strings that end the answer.
         stop_loops: end the answer if it repeats itself far more than ordinary text does (`LoopGuard`).
-        matcher: of a constraint on the answer.
+        constraint: grammar of the whole answer.
         think_budget: the most tokens in its thoughts.
     """
 
@@ -39,11 +40,11 @@ class Output:
         max_tokens: int | None,
         stops: Stops | None,
         stop_loops: bool,
-        matcher: Matcher | None,
+        constraint: Constraint | None,
         think_budget: int | None,
     ) -> None:
         splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
-        behind = () if model.info.has_template and matcher is None else prompt[-RUN:]
+        behind = () if model.info.has_template and constraint is None else prompt[-RUN:]
         self.text = TextStream(model.decode, stops, splitter, behind)
         self.reason: FinishReason | None = None
         """The reason for the end; None before it."""
@@ -55,7 +56,11 @@ class Output:
         self.closing = False
         """Whether the next tokens end a thought, whose budget is used up."""
         self.budget = think_budget
-        self._matcher = matcher
+        self._matcher: Matcher | None = None
+        if constraint is not None:
+            from ..backends.grammars.matcher import Matcher
+
+            self._matcher = Matcher(model.grammar_tokenizer(), constraint, model.info.eos_ids)
         self._constrained_from: int | None = None
         """Index of the first constrained token; None before it."""
         self._guard: LoopGuard | None = None
@@ -81,6 +86,13 @@ class Output:
         matcher.follow(tokens, self._constrained_from)
         matcher.before = None if started else self.text.leads
         return matcher
+
+    def valid(self, tokens: Sequence[int]) -> bool | None:
+        """Return whether the text so far matches the constraint; None without one. A stop takes text away, so then it does
+        not."""
+        if self._matcher is None:
+            return None
+        return self.reason != "stop" and self.constraint(tokens) is not None and self._matcher.matches
 
     def push(self, tokens: Sequence[int], *, done: bool, full: bool) -> tuple[list[int], str]:
         """Add a step's tokens up to the one that ends the answer, a stop, a loop, the budget of a thought, or a thought before

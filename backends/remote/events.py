@@ -161,6 +161,12 @@ def _timings(value: object) -> Timings | None:
     predicted, milliseconds = count(dig(value, "predicted_n")), number(dig(value, "predicted_ms"))
     if predicted is None or milliseconds is None:
         return None
-    names = ("draft_n", "draft_n_accepted", "prompt_n", "cache_n")
-    drafted, accepted, prompt, cached = (count(dig(value, name)) or 0 for name in names)
-    return Timings(predicted, milliseconds, drafted, accepted, prompt, cached, number(dig(value, "prompt_ms")) or 0.0)
+    return Timings(
+        predicted=predicted,
+        milliseconds=milliseconds,
+        drafted=count(dig(value, "draft_n")) or 0,
+        accepted=count(dig(value, "draft_n_accepted")) or 0,
+        prompt=count(dig(value, "prompt_n")) or 0,
+        cached=count(dig(value, "cache_n")) or 0,
+        prompt_milliseconds=number(dig(value, "prompt_ms")) or 0.0,
+    )

@@ -340,7 +340,7 @@ class Stream:
             if not (taker.raw and self._finish in REASONS):
                 raise self._connection.refusal(error_status(error), error, parse_wait({}, error))
             words = self._connection.quote(error_text(error))
-            outcome.add_doubt(f"After the answer, {self._host} told an error: {words}.")
+            outcome.add_doubt(f"After the answer, {self._host} reported an error: {words}.")
 
     def _push(self, chunk: Chunk) -> None:
         self._latest = self._loop.time()
