@@ -247,11 +247,7 @@ class TextNgrams(TokenIndex):
 
     def append(self, token: int) -> None:
         self.tokens.append(token)
-        self.add(self.tokens[-self.n :])
-
-    def add(self, line: Sequence[int]) -> None:
-        """Add the n-gram at the end of a line to the pool, if the line has as many tokens."""
-        if len(line) >= self.n:
-            ngram = tuple(line[-self.n :])
+        if len(self.tokens) >= self.n:
+            ngram = tuple(self.tokens[-self.n :])
             for key in range(1, self.key + 1):
                 self.pool.add(ngram[:key], ngram[key:], self.most)
