@@ -17,16 +17,9 @@ from specchat.decoders import Conversation, Generation, Step, encode_prompt
 
 
 def answered(
-    model: Model,
-    prompt: str | Sequence[int],
-    method: str = "greedy",
-    settings: dict[str, Any] | None = None,
-    *,
-    draft: Model | Sequence[Model] | None = None,
-    head: Head | None = None,
-    context: int | None = None,
-    **options: Any,
-) -> tuple[Generation, list[Step]]:
+    model: Model, prompt: str | Sequence[int], method: str = "greedy", settings: dict[str, Any] | None = None, *,
+    draft: Model | Sequence[Model] | None = None, head: Head | None = None, context: int | None = None, **options: Any,
+) -> tuple[Generation, list[Step]]:  # fmt: skip
     """An answer to a message or token ids, gone through to its end, and its steps."""
     conversation = Conversation(model, draft_model=draft, head=head, context=context)
     ids = encode_prompt(model, prompt) if isinstance(prompt, str) else prompt

@@ -22,31 +22,12 @@ KERNEL, GROUP = 2, 8
 
 
 def write_dflash(
-    folder: Path,
-    layout: Layout = "z-lab",
-    *,
-    width: int = 32,
-    vocabulary: int = VOCAB,
-    hidden: int = 32,
-    taps: tuple[int, ...] | None = (1, 3),
-    block: int = 6,
-    mask: int = 3,
-    layers: int = 2,
-    heads: int = 4,
-    head: int = 8,
-    drafted: int = 0,
-    own_embeddings: bool = False,
-    bias: bool = False,
-    paths: Paths = "",
-    rank: int = 12,
-    candidates: int = 5,
-    seed: int = 0,
-    scale: float = 0.3,
-    dtype: torch.dtype = torch.float32,
-    changes: TensorChanges | None = None,
-    inner: Mapping[str, Any] | None = None,
-    **config: Any,
-) -> Path:
+    folder: Path, layout: Layout = "z-lab", *, width: int = 32, vocabulary: int = VOCAB, hidden: int = 32,
+    taps: tuple[int, ...] | None = (1, 3), block: int = 6, mask: int = 3, layers: int = 2, heads: int = 4, head: int = 8,
+    drafted: int = 0, own_embeddings: bool = False, bias: bool = False, paths: Paths = "", rank: int = 12, candidates: int = 5,
+    seed: int = 0, scale: float = 0.3, dtype: torch.dtype = torch.float32, changes: TensorChanges | None = None,
+    inner: Mapping[str, Any] | None = None, **config: Any,
+) -> Path:  # fmt: skip
     """Write a drafter in a layout, with `taps` named as it names them (None for none, where there are two); `drafted`: how many
     tokens it can draft, if not all; `rank` and `candidates`: of `paths`; `inner`: more keys of `dflash_config`, `config` of
     config.json, where "absent" leaves one out."""

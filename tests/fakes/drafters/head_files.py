@@ -48,23 +48,10 @@ def load_weights(folder: Path, file: str = "model") -> dict[str, Tensor]:
 
 
 def write_head(
-    folder: Path,
-    style: Style = "eagle3",
-    *,
-    seed: int = 0,
-    hidden: int = 0,
-    width: int = WIDTH,
-    vocabulary: int = VOCAB,
-    layers: int = 1,
-    taps: tuple[int, ...] | None = None,
-    drafted: int = 0,
-    own_head: bool = True,
-    own_embeddings: bool = False,
-    bias: bool = False,
-    dtype: torch.dtype = torch.float32,
-    changes: TensorChanges | None = None,
-    **config: Any,
-) -> Path:
+    folder: Path, style: Style = "eagle3", *, seed: int = 0, hidden: int = 0, width: int = WIDTH, vocabulary: int = VOCAB,
+    layers: int = 1, taps: tuple[int, ...] | None = None, drafted: int = 0, own_head: bool = True, own_embeddings: bool = False,
+    bias: bool = False, dtype: torch.dtype = torch.float32, changes: TensorChanges | None = None, **config: Any,
+) -> Path:  # fmt: skip
     """Write a head in a layout: `hidden` is its own width, `drafted` how many tokens it can draft, `taps` as the layout names
     them, `bias` of EAGLE-1's fc or of attention, `changes` tensors to replace or (None) leave out, `config` more keys."""
     hidden, drafted = hidden or width, drafted or vocabulary
@@ -135,23 +122,10 @@ def write_head(
 
 
 def write_medusa(
-    folder: Path,
-    *,
-    named: Literal["old", "prefixed", "new"] = "old",
-    heads: int = 3,
-    blocks: int = 1,
-    bias: bool = True,
-    width: int = WIDTH,
-    vocabulary: int = VOCAB,
-    drafted: int = 0,
-    whole: bool = False,
-    shared: bool = False,
-    seed: int = 0,
-    scale: float = 0.3,
-    dtype: torch.dtype = torch.float32,
-    changes: TensorChanges | None = None,
-    **config: Any,
-) -> Path:
+    folder: Path, *, named: Literal["old", "prefixed", "new"] = "old", heads: int = 3, blocks: int = 1, bias: bool = True,
+    width: int = WIDTH, vocabulary: int = VOCAB, drafted: int = 0, whole: bool = False, shared: bool = False, seed: int = 0,
+    scale: float = 0.3, dtype: torch.dtype = torch.float32, changes: TensorChanges | None = None, **config: Any,
+) -> Path:  # fmt: skip
     """Write Medusa heads, `named` as FasterDecoding's training names them, with its prefix, or as vLLM does; `whole`: their LM
     heads know the whole vocabulary."""
     drafted = drafted or vocabulary

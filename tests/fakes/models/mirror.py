@@ -62,16 +62,10 @@ class Mirror:
     where they differ, `tree` and `early`: it evaluates branches, and stops early."""
 
     def __init__(
-        self,
-        session: Any,
-        logits: Callable[[Sequence[int]], torch.Tensor],
-        *,
-        same: Callable[[torch.Tensor, torch.Tensor], None] = close,
-        tree: bool = True,
-        early: str = "",
-        states: Callable[[Sequence[int]], torch.Tensor] | None = None,
-        leaves: int = 1000,
-    ) -> None:
+        self, session: Any, logits: Callable[[Sequence[int]], torch.Tensor], *,
+        same: Callable[[torch.Tensor, torch.Tensor], None] = close, tree: bool = True, early: str = "",
+        states: Callable[[Sequence[int]], torch.Tensor] | None = None, leaves: int = 1000,
+    ) -> None:  # fmt: skip
         self.session, self.same, self.tree, self.early, self.states, self.leaves = session, same, tree, early, states, leaves
         self._logits = logits
         self.committed: list[int] = []
