@@ -70,129 +70,92 @@ def key(name: str) -> Callable[[str, str], dict[str, Any]]:
 THINK = ("<think>", "</think>")
 HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|return|>")
 
+
+def chat(answer: str, ask: str = "", before: str = "", turn: str = TURN) -> str:
+    """Write a template: how it begins, an assistant's message, other messages, and what follows the header of an answer."""
+    every = "{% for m in messages %}{% if m.role == 'assistant' %}" + answer + "{% else %}" + turn + "{% endif %}{% endfor %}"
+    return before + every + ASK + ask + "{% endif %}"
+
+
+def parts(condition: str, inner: str) -> str:
+    """Write an assistant's message whose content is text or some parts."""
+    return (
+        "{{ '<|assistant|>' }}{% if m.content is string %}{{ m.content }}{% "
+        + text
+        + " %}"
+        + inner
+        + "{% endif %}{{ '<|end|>' }}"
+    )
+
+
+SWITCHED: dict[str, Any] = {
+    "carrier": "reasoning_content", "words": ("off", "on"), "default": "on", "structured": key("reasoning_content"),
+    "off": ("off", {"enable_thinking": False}),
+}  # fmt: skip
+
 FAMILIES = {
     # Qwen 3: the model opens the thought; only the answer stays.
     "opens": Family(
-        "{% for m in messages %}{% if m.role == 'assistant' %}{% set thought = '' %}"
-        "{% if m.reasoning_content is string %}{% set thought = m.reasoning_content %}{% endif %}"
-        "{{ '<|assistant|>' }}{% if loop.last and thought %}{{ '<think>\\n' + thought + '\\n</think>\\n\\n' }}{% endif %}"
-        "{{ m.content + '<|end|>' }}{% else %}"
-        + TURN
-        + "{% endif %}{% endfor %}"
-        + ASK
-        + "{% if enable_thinking is defined and not enable_thinking %}"
-        "{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{% endif %}",
-        THINK,
-        ["<think>", "\n" + SAID[0][0], SAID[0][1] + "\n", "</think>", "\n\n", *SAID[1]],
-        carrier="reasoning_content",
-        words=("off", "on"),
-        default="on",
-        structured=key("reasoning_content"),
-        off=("off", {"enable_thinking": False}),
+        chat(
+            "{% set thought = '' %}{% if m.reasoning_content is string %}{% set thought = m.reasoning_content %}{% endif %}"
+            "{{ '<|assistant|>' }}{% if loop.last and thought %}{{ '<think>\\n' + thought + '\\n</think>\\n\\n' }}{% endif %}"
+            "{{ m.content + '<|end|>' }}",
+            "{% if enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}",
+        ),
+        THINK, ["<think>", "\n" + SAID[0][0], SAID[0][1] + "\n", "</think>", "\n\n", *SAID[1]], **SWITCHED,
     ),
     # Spark, Laguna: the prompt opens the thought, and all thoughts stay.
     "opened": Family(
-        "{% for m in messages %}{% if m.role == 'assistant' %}"
-        "{{ '<|assistant|><think>' + (m.reasoning_content or '') + '</think>' + m.content + '<|end|>' }}"
-        "{% else %}"
-        + TURN
-        + "{% endif %}{% endfor %}"
-        + ASK
-        + "{{ '<think>' if enable_thinking is not defined or enable_thinking else '<think></think>' }}{% endif %}",
-        THINK,
-        [*SAID[0], "</think>", *SAID[1]],
-        also=("<think>",),
-        opened_by="prompt",
-        kept="all",
-        carrier="reasoning_content",
-        words=("off", "on"),
-        default="on",
-        structured=key("reasoning_content"),
-        off=("off", {"enable_thinking": False}),
+        chat(
+            "{{ '<|assistant|><think>' + (m.reasoning_content or '') + '</think>' + m.content + '<|end|>' }}",
+            "{{ '<think>' if enable_thinking is not defined or enable_thinking else '<think></think>' }}",
+        ),
+        THINK, [*SAID[0], "</think>", *SAID[1]], also=("<think>",), opened_by="prompt", kept="all", **SWITCHED,
     ),
     # R1: no field; the template cuts the thought out of the content.
     "cut": Family(
-        "{% for m in messages %}{% if m.role == 'assistant' %}{% set content = m.content %}"
-        "{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}"
-        "{{ '<|assistant|>' + content + '<|end|>' }}{% else %}"
-        + TURN
-        + "{% endif %}{% endfor %}"
-        + ASK
-        + "{{ '<think>\\n' }}{% endif %}",
-        THINK,
-        [*SAID[0], "</think>", *SAID[1]],
-        also=("<think>",),
-        opened_by="prompt",
-        carrier="content",
+        chat(
+            "{% set content = m.content %}{% if '</think>' in content %}"
+            "{% set content = content.split('</think>')[-1] %}{% endif %}{{ '<|assistant|>' + content + '<|end|>' }}",
+            "{{ '<think>\\n' }}",
+        ),
+        THINK, [*SAID[0], "</think>", *SAID[1]], also=("<think>",), opened_by="prompt", carrier="content",
     ),
     # DeepSeek V4: closed unless it is switched on, and then there are degrees.
     "closed": Family(
-        "{% set on = thinking is defined and thinking %}"
-        "{% if on and reasoning_effort is defined and reasoning_effort == 'max' %}{{ 'Think hard.' }}{% endif %}"
-        "{% for m in messages %}{% if m.role == 'assistant' %}"
-        "{{ '<|assistant|>' + ('<think>' + m.reasoning_content if on and m.reasoning_content else '') }}"
-        "{{ '</think>' + m.content + '<|end|>' }}{% else %}"
-        + TURN
-        + "{% endif %}{% endfor %}"
-        + ASK
-        + "{{ '<think>' if on else '</think>' }}{% endif %}",
-        THINK,
-        [*SAID[0], "</think>", *SAID[1]],
-        also=("<think>",),
-        opened_by="closed",
-        kept="all",
-        carrier="reasoning_content",
-        words=("off", "on", "max"),
-        default="off",
-        structured=key("reasoning_content"),
-        on=("on", {"thinking": True}),
+        chat(
+            "{{ '<|assistant|>' + ('<think>' + m.reasoning_content if on and m.reasoning_content else '') }}"
+            "{{ '</think>' + m.content + '<|end|>' }}",
+            "{{ '<think>' if on else '</think>' }}",
+            "{% set on = thinking is defined and thinking %}"
+            "{% if on and reasoning_effort is defined and reasoning_effort == 'max' %}{{ 'Think hard.' }}{% endif %}",
+        ),
+        THINK, [*SAID[0], "</think>", *SAID[1]], also=("<think>",), opened_by="closed", kept="all", carrier="reasoning_content",
+        words=("off", "on", "max"), default="off", structured=key("reasoning_content"), on=("on", {"thinking": True}),
     ),
-    # gpt-oss: channels of control tokens; a raw answer in the content is refused.
+    # gpt-oss: channels of control tokens; a raw answer in the content is refused. The model spells the second header otherwise
+    # than the template does, which makes it another pair of tokens.
     "channels": Family(
-        "{{ '<|start|>system<|message|>Reasoning: ' + (reasoning_effort or 'medium') + '<|end|>' }}"
-        "{% for m in messages %}{% if m.role == 'assistant' %}"
-        "{% if '<|channel|>analysis' in m.content %}{{ raise_exception('Put thoughts into thinking.') }}{% endif %}"
-        "{% if loop.last and m.thinking %}"
-        "{{ '<|start|>assistant<|channel|>analysis<|message|>' + m.thinking + '<|end|>' }}{% endif %}"
-        "{{ '<|start|>assistant<|channel|>final<|message|>' + m.content + '<|end|>' }}"
-        "{% else %}{{ '<|start|>user<|message|>' + m.content + '<|end|>' }}{% endif %}{% endfor %}"
-        "{% if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}",
+        chat(
+            "{% if '<|channel|>analysis' in m.content %}{{ raise_exception('Put thoughts into thinking.') }}{% endif %}"
+            "{% if loop.last and m.thinking %}"
+            "{{ '<|start|>assistant<|channel|>analysis<|message|>' + m.thinking + '<|end|>' }}{% endif %}"
+            "{{ '<|start|>assistant<|channel|>final<|message|>' + m.content + '<|end|>' }}",
+            before="{{ '<|start|>system<|message|>Reasoning: ' + (reasoning_effort or 'medium') + '<|end|>' }}",
+            turn="{{ '<|start|>user<|message|>' + m.content + '<|end|>' }}",
+        ).replace(ASK, "{% if add_generation_prompt %}{{ '<|start|>assistant' }}"),
         ("<|channel|>analysis<|message|>", "<|end|>"),
-        # The model spells the second header otherwise than the template does, which makes it another pair of tokens.
-        [
-            "<|channel|>",
-            "analysis",
-            "<|message|>",
-            *SAID[0],
-            "<|end|>",
-            "<|start|>",
-            "assis",
-            "tant",
-            "<|channel|>",
-            "final",
-            "<|message|>",
-            *SAID[1],
-            "<|return|>",
-        ],
-        special=HARMONY,
-        also=("assistant",),
-        carrier="thinking",
-        words=("low", "medium", "high"),
-        default="medium",
-        structured=key("thinking"),
-        on=("high", {"reasoning_effort": "high"}),
+        [*"<|channel|> analysis <|message|>".split(), *SAID[0],
+         *"<|end|> <|start|> assis tant <|channel|> final <|message|>".split(), *SAID[1], "<|return|>"],
+        special=HARMONY, also=("assistant",), carrier="thinking", words=("low", "medium", "high"), default="medium",
+        structured=key("thinking"), on=("high", {"reasoning_effort": "high"}),
     ),
     # Ministral: typed parts.
     "parts": Family(
-        "{% for m in messages %}{% if m.role == 'assistant' %}{{ '<|assistant|>' }}"
-        "{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
-        "{% if part.type == 'thinking' %}{{ '[THINK]' + part.thinking + '[/THINK]' }}"
-        "{% elif part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}{% endif %}{{ '<|end|>' }}"
-        "{% else %}" + TURN + "{% endif %}{% endfor %}" + ASK + "{% endif %}",
-        ("[THINK]", "[/THINK]"),
-        ["[THINK]", *SAID[0], "[/THINK]", *SAID[1]],
-        special=("[THINK]", "[/THINK]"),
-        kept="all",
+        chat(parts("else", "{% for part in m.content %}"
+            "{% if part.type == 'thinking' %}{{ '[THINK]' + part.thinking + '[/THINK]' }}"
+            "{% elif part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}")),
+        ("[THINK]", "[/THINK]"), ["[THINK]", *SAID[0], "[/THINK]", *SAID[1]], special=("[THINK]", "[/THINK]"), kept="all",
         carrier="parts",
         structured=lambda thought, text: {
             "content": [{"type": "thinking", "thinking": thought}, {"type": "text", "text": text}]
@@ -200,32 +163,26 @@ FAMILIES = {
     ),
     # Apertus: blocks.
     "blocks": Family(
-        "{% for m in messages %}{% if m.role == 'assistant' %}{{ '<|assistant|>' }}"
-        "{% if m.content is string %}{{ m.content }}{% elif m.content is mapping and 'blocks' in m.content %}"
-        "{% for block in m.content.blocks %}{% if block.type == 'thoughts' %}{{ '<|inner|>' + block.text + '<|outer|>' }}"
-        "{% elif block.type == 'response' %}{{ block.text }}{% endif %}{% endfor %}{% endif %}{{ '<|end|>' }}"
-        "{% else %}" + TURN + "{% endif %}{% endfor %}" + ASK + "{% endif %}",
-        ("<|inner|>", "<|outer|>"),
-        ["<|inner|>", *SAID[0], "<|outer|>", *SAID[1]],
-        special=("<|inner|>", "<|outer|>"),
-        kept="all",
-        carrier="blocks",
+        chat(parts("elif m.content is mapping and 'blocks' in m.content", "{% for block in m.content.blocks %}"
+            "{% if block.type == 'thoughts' %}{{ '<|inner|>' + block.text + '<|outer|>' }}"
+            "{% elif block.type == 'response' %}{{ block.text }}{% endif %}{% endfor %}")),
+        ("<|inner|>", "<|outer|>"), ["<|inner|>", *SAID[0], "<|outer|>", *SAID[1]], special=("<|inner|>", "<|outer|>"),
+        kept="all", carrier="blocks",
         structured=lambda thought, text: {
             "content": {"blocks": [{"type": "thoughts", "text": thought}, {"type": "response", "text": text}]}
         },
     ),
     # Granite: marks of plain words that only the system prompt tells of, around the answer too.
     "told": Family(
-        "{% if thinking %}{{ 'Write thoughts between <think></think> and the rest between <response></response>.' }}{% endif %}"
-        "{% for m in messages %}{% if m.role == 'assistant' %}{{ '<|assistant|>' + m.content + '<|end|>' }}"
-        "{% else %}" + TURN + "{% endif %}{% endfor %}" + ASK + "{% endif %}",
-        THINK,
-        ["<th", "ink>", *SAID[0], "</th", "ink><", "response>", *SAID[1], "</res", "ponse>"],
-        words=("off", "on"),
-        default="off",
-        on=("on", {"thinking": True}),
+        chat(
+            "{{ '<|assistant|>' + m.content + '<|end|>' }}",
+            before="{% if thinking %}"
+            "{{ 'Write thoughts between <think></think> and the rest between <response></response>.' }}{% endif %}",
+        ),
+        THINK, ["<th", "ink>", *SAID[0], "</th", "ink><", "response>", *SAID[1], "</res", "ponse>"],
+        words=("off", "on"), default="off", on=("on", {"thinking": True}),
     ),
-}
+}  # fmt: skip
 
 
 def vocabulary(family: Family) -> tuple[list[str], list[str]]:
