@@ -36,11 +36,8 @@ def model(path: Path, page: Page) -> Iterator[Model]:
         f"parameters, vocabulary {model.info.vocabulary:,}, context {model.info.context:,}. "
         f"Label: *{able.identical}*. Trees: {'yes' if able.tree else 'no'}. Chains: {'yes' if able.chain else 'no'}."
         f"{f' Passes are held to chains of {able.most} nodes.' if able.most else ''}",
-        "",
-        *(f"- {reason}" for reason in able.reasons.values()),
-        *(f"- {note}" for note in model.info.notes),
-        "",
-    )
+        "", *(f"- {reason}" for reason in able.reasons.values()), *(f"- {note}" for note in model.info.notes), "",
+    )  # fmt: skip
     yield model
     head_of.cache_clear()
     model.close()

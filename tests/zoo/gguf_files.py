@@ -101,8 +101,7 @@ WIRES: Keys = {"hyper_connection.count": 4, "hyper_connection.sinkhorn_iteration
 """Hyper-connections."""
 
 OWN: dict[str, Keys] = {
-    "arwkv7": RWKV7 | {"token_shift_count": 1},
-    "bailingmoe3": EXPERTS | KDA | {"rope.dimension_sections": [8, 12, 12, 0]},
+    "arwkv7": RWKV7 | {"token_shift_count": 1}, "bailingmoe3": EXPERTS | KDA | {"rope.dimension_sections": [8, 12, 12, 0]},
     "deepseek4": EXPERTS
     | WIRES
     | _named(
@@ -119,19 +118,14 @@ OWN: dict[str, Keys] = {
         (4, "expert_gating_func"),
     ),
     "apertus": {f"/xielu.{name}": [0.8] * LAYERS for name in ("alpha_n", "alpha_p", "beta", "eps")},
-    "dbrx": {"attention.clamp_kqv": 8.0},
-    "ernie4_5-moe": {"interleave_moe_layer_step": 1},
-    "gemma4": {"embedding_length_per_layer_input": 32, "attention.shared_kv_layers": 0, **NO_EXPERTS},
-    "glm-dsa": INDEXER,
+    "dbrx": {"attention.clamp_kqv": 8.0}, "ernie4_5-moe": {"interleave_moe_layer_step": 1},
+    "gemma4": {"embedding_length_per_layer_input": 32, "attention.shared_kv_layers": 0, **NO_EXPERTS}, "glm-dsa": INDEXER,
     "gptneox": {"use_parallel_residual": True},
     "grovemoe": {"expert_group_scale": 0.05, "experts_per_group": 2, "expert_chunk_feed_forward_length": 64},
     "llama4": {"interleave_moe_layer_step": 1},
     "minicpm3": {"attention.kv_lora_rank": 32, "attention.q_lora_rank": 32, "rope.dimension_count": 16, **HEADS_OF_32},
-    "plm": {"attention.kv_lora_rank": 32, "rope.dimension_count": 16, **HEADS_OF_32},
-    "paddleocr": SECTIONS,
-    "rwkv6qwen2": RWKV | {"token_shift_count": 1},
-    "falcon-h1": MAMBA2,
-    "granitehybrid": HYBRID | MAMBA2,
+    "plm": {"attention.kv_lora_rank": 32, "rope.dimension_count": 16, **HEADS_OF_32}, "paddleocr": SECTIONS,
+    "rwkv6qwen2": RWKV | {"token_shift_count": 1}, "falcon-h1": MAMBA2, "granitehybrid": HYBRID | MAMBA2,
     "glm5-next": {
         **EXPERTS,
         **KDA,
@@ -144,22 +138,13 @@ OWN: dict[str, Keys] = {
         "attention.indexer.kpool_select_tail": True,
         "swiglu_clamp_exp": [10.0] * LAYERS,
     },
-    "hunyuan_vl": SECTIONS,
-    "jamba": HYBRID | MAMBA,
+    "hunyuan_vl": SECTIONS, "jamba": HYBRID | MAMBA,
     "kimi-linear": LATENT | {"attention.head_count_kv": [0, 1, 0, 1], "kda.head_dim": 128, "ssm.conv_kernel": 4},
     "kimi-k3": EXPERTS | KDA | {"attn_res.block_size": 12, "activation.situ_beta": 4.0, "activation.situ_linear_beta": 25.0},
-    "lfm2": HYBRID | {"shortconv.l_cache": 3},
-    "lfm2moe": HYBRID | {"shortconv.l_cache": 3},
-    "mamba": MAMBA,
-    "mamba2": MAMBA2,
-    "minimax-01": EXPERTS | {"full_attention_interval": 2, "residual_scale": 3.5},
-    "nemotron_h": NEMOTRON,
-    "nemotron_h_moe": NEMOTRON,
-    "plamo2": HYBRID | MAMBA2 | {"ssm.group_count": 0},
-    "qwen2vl": SECTIONS,
-    "qwen35": DELTA | SECTIONS,
-    "qwen35moe": DELTA | SECTIONS,
-    "qwen3next": DELTA,
+    "lfm2": HYBRID | {"shortconv.l_cache": 3}, "lfm2moe": HYBRID | {"shortconv.l_cache": 3}, "mamba": MAMBA, "mamba2": MAMBA2,
+    "minimax-01": EXPERTS | {"full_attention_interval": 2, "residual_scale": 3.5}, "nemotron_h": NEMOTRON,
+    "nemotron_h_moe": NEMOTRON, "plamo2": HYBRID | MAMBA2 | {"ssm.group_count": 0}, "qwen2vl": SECTIONS,
+    "qwen35": DELTA | SECTIONS, "qwen35moe": DELTA | SECTIONS, "qwen3next": DELTA,
     "qwen4exp": {
         **EXPERTS,
         **DELTA,
@@ -171,11 +156,8 @@ OWN: dict[str, Keys] = {
         "attention.indexer.block_size": 4,
         "attention.compress_ratios": [4] * LAYERS,
     },
-    "qwen3vl": SECTIONS,
-    "qwen3vlmoe": SECTIONS,
-    "rwkv6": RWKV,
-    "rwkv7": RWKV7,
-}
+    "qwen3vl": SECTIONS, "qwen3vlmoe": SECTIONS, "rwkv6": RWKV, "rwkv7": RWKV7,
+}  # fmt: skip
 """Keys that some architectures need beyond `EVERY`; a slash begins a key that is not the architecture's own."""
 
 ORIGINAL_LENGTH = "rope.scaling.original_context_length"
@@ -209,18 +191,15 @@ MTP: dict[str, tuple[str, Keys]] = {
     "cohere2moe-mtp": _with_mtp(
         "cohere2moe", **EXPERTS, **{"attention.sliding_window_pattern": [True, False, True, False, False]}
     ),
-    "glm4moe-mtp": _with_mtp("glm4moe"),
-    "hy_v3-mtp": _with_mtp("hy_v3", **EXPERTS),
+    "glm4moe-mtp": _with_mtp("glm4moe"), "hy_v3-mtp": _with_mtp("hy_v3", **EXPERTS),
     "mimo2-mtp": _with_mtp("mimo2", **{"attention.sliding_window_pattern": [False, True, False, True, True]}),
     "nemotron_h_moe-mtp": _with_mtp(
         "nemotron_h_moe",
         **{"attention.head_count_kv": [0, 4, 0, 0, 4, 0, 4], "feed_forward_length": [0, 0, 192, 0, 0, 192, 192]},
     ),
-    "qwen35-mtp": _with_mtp("qwen35"),
-    "qwen35moe-mtp": _with_mtp("qwen35moe"),
-    "qwen3next-mtp": _with_mtp("qwen3next"),
+    "qwen35-mtp": _with_mtp("qwen35"), "qwen35moe-mtp": _with_mtp("qwen35moe"), "qwen3next-mtp": _with_mtp("qwen3next"),
     "step35-mtp": _with_mtp("step35", **{"attention.sliding_window_pattern": [False, True, False, True, True]}),
-}
+}  # fmt: skip
 """Architectures with an MTP layer of their own."""
 
 

@@ -79,13 +79,8 @@ def chat(answer: str, ask: str = "", before: str = "", turn: str = TURN) -> str:
 
 def parts(condition: str, inner: str) -> str:
     """Write an assistant's message whose content is text or some parts."""
-    return (
-        "{{ '<|assistant|>' }}{% if m.content is string %}{{ m.content }}{% "
-        + text
-        + " %}"
-        + inner
-        + "{% endif %}{{ '<|end|>' }}"
-    )
+    start = "{{ '<|assistant|>' }}{% if m.content is string %}{{ m.content }}{% " + condition + " %}"
+    return start + inner + "{% endif %}{{ '<|end|>' }}"
 
 
 SWITCHED: dict[str, Any] = {
