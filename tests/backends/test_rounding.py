@@ -154,23 +154,11 @@ def test_float32_has_bits_too_where_they_are_asked_for(kind: str) -> None:
     assert logits(session.evaluate(text[30:36], range(ROOT, 5))) == alone
 
 
-@pytest.mark.parametrize(
-    "filters",
-    [
-        {"temperature": 0.0},
-        {"temperature": 0.8},
-        {"min_p": 0.1},
-        {"min_p": 1.0},
-        {"top_k": 1},
-        {"top_k": 3},
-        {"top_p": 0.7},
-        {"top_k": 5, "top_p": 0.8, "min_p": 0.05},
-        {"temperature": 1e-3, "top_p": 0.9, "min_p": 0.1},
-        {"temperature": 0.0, "repetition_penalty": 1.5},
-        {"top_k": 3, "top_p": 0.9, "repetition_penalty": 0.7},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("filters", [
+    {"temperature": 0.0}, {"temperature": 0.8}, {"min_p": 0.1}, {"min_p": 1.0}, {"top_k": 1}, {"top_k": 3}, {"top_p": 0.7},
+    {"top_k": 5, "top_p": 0.8, "min_p": 0.05}, {"temperature": 1e-3, "top_p": 0.9, "min_p": 0.1},
+    {"temperature": 0.0, "repetition_penalty": 1.5}, {"top_k": 3, "top_p": 0.9, "repetition_penalty": 0.7},
+], ids=str)  # fmt: skip
 def test_no_pick_changes_within_the_bound_but_at_a_near_tie(filters: dict[str, Any]) -> None:
     """Every logit at one end of its movement or the other, in all ways; a check is needless only where more counts."""
     sampling = Sampling(**{"temperature": 1.2, **filters}, seed=9)
@@ -193,19 +181,12 @@ def found_rounding(**changes: Any) -> Rounding:
     return Rounding(**{**same, **changes})
 
 
-@pytest.mark.parametrize(
-    ("changes", "hold", "label", "most"),
-    [
-        ({}, True, "identical", None),
-        ({"equal": (2, 3)}, True, "identical", 3),
-        ({"equal": (2, 4, 8)}, True, "identical", 2),
-        ({"rest": False}, True, "identical", 8),
-        ({"equal": ()}, True, "identical", 1),
-        ({"equal": (2, 3)}, False, "identical but for near ties", None),
-        ({"equal": ()}, False, "identical but for near ties", None),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("changes", "hold", "label", "most"), [
+    ({}, True, "identical", None), ({"equal": (2, 3)}, True, "identical", 3), ({"equal": (2, 4, 8)}, True, "identical", 2),
+    ({"rest": False}, True, "identical", 8), ({"equal": ()}, True, "identical", 1),
+    ({"equal": (2, 3)}, False, "identical but for near ties", None),
+    ({"equal": ()}, False, "identical but for near ties", None),
+], ids=str)  # fmt: skip
 def test_the_promise_follows_from_what_was_measured(changes: dict[str, Any], hold: bool, label: str, most: int | None) -> None:
     able = promise(Capabilities(), found_rounding(**changes), hold=hold)
     assert (able.identical, able.most) == (label, most)

@@ -123,15 +123,10 @@ def test_a_broken_schema_gets_one_sentence(name: str) -> None:
     assert str(found.value).startswith("The schema ")
 
 
-@pytest.mark.parametrize(
-    ("constraint", "sentence"),
-    [
-        (regex("(a"), "The regex cannot be used: unclosed group."),
-        (regex("(?=a)b"), "look-around"),
-        (grammar("start: nowhere"), 'unknown name: "nowhere"'),
-        (grammar("root ::= ("), "The grammar cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("constraint", "sentence"), [
+    (regex("(a"), "The regex cannot be used: unclosed group."), (regex("(?=a)b"), "look-around"),
+    (grammar("start: nowhere"), 'unknown name: "nowhere"'), (grammar("root ::= ("), "The grammar cannot be read"),
+])  # fmt: skip
 def test_a_broken_pattern_gets_one_sentence(constraint: Any, sentence: str) -> None:
     with pytest.raises(UserError) as found:
         constraint.check()
@@ -270,18 +265,13 @@ def test_a_thought_goes_back_where_the_engine_takes_it() -> None:
         assert request_of(UNKNOWN, ServerRequest(BACK), field)["messages"][1][field] == "Hm"
 
 
-@pytest.mark.parametrize(
-    ("engine", "think", "sent"),
-    [
-        (LLAMA_SERVER, "off", {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}}),
-        (LLAMA_SERVER, "high", {"chat_template_kwargs": {"reasoning_effort": "high"}}),
-        (VLLM, "on", {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}}),
-        (VLLM, "low", {"reasoning_effort": "low"}),
-        (OLLAMA, "off", {"reasoning_effort": "none"}),
-        (UNKNOWN, "high", {"reasoning_effort": "high"}),
-        (UNKNOWN, "", {}),
-    ],
-)
+@pytest.mark.parametrize(("engine", "think", "sent"), [
+    (LLAMA_SERVER, "off", {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}}),
+    (LLAMA_SERVER, "high", {"chat_template_kwargs": {"reasoning_effort": "high"}}),
+    (VLLM, "on", {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}}),
+    (VLLM, "low", {"reasoning_effort": "low"}), (OLLAMA, "off", {"reasoning_effort": "none"}),
+    (UNKNOWN, "high", {"reasoning_effort": "high"}), (UNKNOWN, "", {}),
+])  # fmt: skip
 def test_a_word_goes_out_as_the_engine_takes_it(engine: str, think: str, sent: dict[str, Any]) -> None:
     request = make_server_request(Generate(1, prompt="hi", think=think))
     body = request_of(engine, request)

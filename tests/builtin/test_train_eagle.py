@@ -128,15 +128,10 @@ def test_the_exported_head_computes_what_was_trained(tmp_path: Path, target: Tar
     whole.close()
 
 
-@pytest.mark.parametrize(
-    ("layout", "vocabulary"),
-    [
-        ("safeailab", 0),
-        ("speculators", 100),
-        pytest.param("safeailab", 100, marks=only_full),
-        pytest.param("speculators", 0, marks=only_full),
-    ],
-)
+@pytest.mark.parametrize(("layout", "vocabulary"), [
+    ("safeailab", 0), ("speculators", 100), pytest.param("safeailab", 100, marks=only_full),
+    pytest.param("speculators", 0, marks=only_full),
+])  # fmt: skip
 def test_a_head_is_written_as_published(
     tmp_path: Path, target: Target, model: Path, conversations: Path, layout: str, vocabulary: int
 ) -> None:

@@ -214,22 +214,15 @@ def test_a_rule_reads_what_it_writes_and_refuses_all_else() -> None:
             Acceptance.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("method", "rule", "sampling", "able", "label"),
-    [
-        ("draft", "exact", HOT, Capabilities(), "identical"),
-        ("draft", "rejection", HOT, Capabilities(), "same distribution"),
-        ("draft", "rejection", Sampling(), Capabilities(), "identical"),
-        ("draft", "soft:0.5", Sampling(), Capabilities(), "lossy"),
-        ("lookup", "typical", HOT, Capabilities(), "lossy"),
-        ("greedy", "soft:0.5", HOT, Capabilities(), "identical"),
-        ("recompute", "rejection", HOT, Capabilities(), "identical"),
-        ("beam", "rejection", HOT, Capabilities(), get("beam").label),
-        ("draft", "exact", Sampling(), Capabilities(most=2), "identical"),
-        ("draft", "exact", Sampling(), Capabilities(exact=False), "identical but for near ties"),
-        ("greedy", "exact", Sampling(), Capabilities(exact=False), "identical"),
-        ("draft", "soft:0.3", Sampling(), Capabilities(exact=False), "lossy"),
-    ],
-)
+@pytest.mark.parametrize(("method", "rule", "sampling", "able", "label"), [
+    ("draft", "exact", HOT, Capabilities(), "identical"), ("draft", "rejection", HOT, Capabilities(), "same distribution"),
+    ("draft", "rejection", Sampling(), Capabilities(), "identical"), ("draft", "soft:0.5", Sampling(), Capabilities(), "lossy"),
+    ("lookup", "typical", HOT, Capabilities(), "lossy"), ("greedy", "soft:0.5", HOT, Capabilities(), "identical"),
+    ("recompute", "rejection", HOT, Capabilities(), "identical"), ("beam", "rejection", HOT, Capabilities(), get("beam").label),
+    ("draft", "exact", Sampling(), Capabilities(most=2), "identical"),
+    ("draft", "exact", Sampling(), Capabilities(exact=False), "identical but for near ties"),
+    ("greedy", "exact", Sampling(), Capabilities(exact=False), "identical"),
+    ("draft", "soft:0.3", Sampling(), Capabilities(exact=False), "lossy"),
+])  # fmt: skip
 def test_the_label_says_what_holds(method: str, rule: str, sampling: Sampling, able: Capabilities, label: str) -> None:
     assert effective_label(get(method), Acceptance.parse(rule), sampling, able) == label

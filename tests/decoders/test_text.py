@@ -272,21 +272,12 @@ def test_a_long_run_of_byte_tokens_is_let_go_before_it_ends() -> None:
     assert "".join(pieces) + stream.flush() == text
 
 
-@pytest.mark.parametrize(
-    ("name", "unit"),
-    [
-        ("any-bytes", [0x41]),
-        ("any-bytes", [0xFF]),
-        ("any-bytes", [0xE2, 0x82, 0xAC]),
-        ("sentencepiece", [sentencepiece().byte(0xFF)]),
-        ("sentencepiece", [sentencepiece().byte(b) for b in "Ж".encode()]),
-        ("sentencepiece", sentencepiece().encode(" ")[:1]),
-        ("sentencepiece", sentencepiece().encode("the world \n")),
-        ("sentencepiece", [1]),
-        ("builtin", [0]),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("name", "unit"), [
+    ("any-bytes", [0x41]), ("any-bytes", [0xFF]), ("any-bytes", [0xE2, 0x82, 0xAC]),
+    ("sentencepiece", [sentencepiece().byte(0xFF)]), ("sentencepiece", [sentencepiece().byte(b) for b in "Ж".encode()]),
+    ("sentencepiece", sentencepiece().encode(" ")[:1]), ("sentencepiece", sentencepiece().encode("the world \n")),
+    ("sentencepiece", [1]), ("builtin", [0]),
+], ids=str)  # fmt: skip
 def test_time_is_linear_in_the_length(name: str, unit: list[int]) -> None:
     """Counted, not timed: ids handed to `decode`, and the characters that are searched for a stop."""
     codec = CODECS[name]()

@@ -175,19 +175,12 @@ def test_plain_steps_are_timed_at_the_end_and_undone(compare: bool, monkeypatch:
     assert {text_of(events, id) for id in ends} == {TEXT}
 
 
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        (Generate(2, prompt="hi", method="lokup"), "lookup"),
-        (Generate(2, prompt="hi", settings={"k": 3}), "no setting 'k'"),
-        (Generate(2, prompt="hi", sampling={"top_p": 3}), "top_p must be"),
-        (Generate(2, prompt="hi", max_tokens=0), "at least 1"),
-        (Generate(2, prompt=""), "empty"),
-        (Generate(2, messages=[{"role": "system", "content": "x"}]), "user's message"),
-        (Generate(2, prompt="x" * 300), "context"),
-        (Generate(2, prompt="hi", stop=[""]), "stop string is empty"),
-    ],
-)
+@pytest.mark.parametrize(("request_", "words"), [
+    (Generate(2, prompt="hi", method="lokup"), "lookup"), (Generate(2, prompt="hi", settings={"k": 3}), "no setting 'k'"),
+    (Generate(2, prompt="hi", sampling={"top_p": 3}), "top_p must be"), (Generate(2, prompt="hi", max_tokens=0), "at least 1"),
+    (Generate(2, prompt=""), "empty"), (Generate(2, messages=[{"role": "system", "content": "x"}]), "user's message"),
+    (Generate(2, prompt="x" * 300), "context"), (Generate(2, prompt="hi", stop=[""]), "stop string is empty"),
+])  # fmt: skip
 def test_bad_requests_are_sentences(desk: Desk, request_: Generate, words: str) -> None:
     target = model(context=200)
     desk.lanes.start(target, request_)
@@ -239,18 +232,11 @@ def breaking(error: BaseException) -> Breaking:
     return out
 
 
-@pytest.mark.parametrize(
-    ("error", "cause"),
-    [
-        (UserError("Do this."), "user"),
-        (ContextFull("Do that."), "user"),
-        (MemoryError(), "memory"),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "memory"),
-        (ZeroDivisionError("x"), "bug"),
-        (RustPanic("index out of bounds\nsecond line"), "bug"),
-        (SystemExit(3), "bug"),
-    ],
-)
+@pytest.mark.parametrize(("error", "cause"), [
+    (UserError("Do this."), "user"), (ContextFull("Do that."), "user"), (MemoryError(), "memory"),
+    (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "memory"),
+    (ZeroDivisionError("x"), "bug"), (RustPanic("index out of bounds\nsecond line"), "bug"), (SystemExit(3), "bug"),
+])  # fmt: skip
 def test_errors_end_one_answer(
     desk: Desk, error: BaseException, cause: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -561,15 +547,10 @@ def test_anything_else_is_refused(line: bytes) -> None:
         parse(line)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried"),
-        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
-        OSError(12, "Cannot allocate memory"),
-    ],
-)
+@pytest.mark.parametrize("error", [
+    MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried"),
+    ImportError("libtorch_cpu.so: failed to map segment from shared object"), OSError(12, "Cannot allocate memory"),
+])  # fmt: skip
 def test_what_memory_is_lacking_for_is_told_as_memory(error: Exception) -> None:
     event = failure(1, error, "m")
     assert (event.cause, "not enough memory for m" in event.sentence) == ("memory", True)

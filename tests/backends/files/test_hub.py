@@ -184,19 +184,15 @@ def test_without_room_nothing_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPat
     assert hub.bodies() == []
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "sentence"),
-    [
-        (404, "RepoNotFound", "There is no model me/tiny on the Hub"),
-        (401, "RepoNotFound", "There is no model me/tiny on the Hub, or it is private"),
-        (401, "GatedRepo", "requires you to accept its licence.*`hf auth login`"),
-        (403, "GatedRepo", "requires you to accept its licence"),
-        (403, "", r"denies access to me/tiny \(403\)[.] Run `hf auth login`"),
-        (404, "RevisionNotFound", "me/tiny has no revision None"),
-        (429, "", r"refuses me/tiny for now \(429\)"),
-        (500, "", "The Hub answered 500 for me/tiny"),
-    ],
-)
+@pytest.mark.parametrize(("status", "code", "sentence"), [
+    (404, "RepoNotFound", "There is no model me/tiny on the Hub"),
+    (401, "RepoNotFound", "There is no model me/tiny on the Hub, or it is private"),
+    (401, "GatedRepo", "requires you to accept its licence.*`hf auth login`"),
+    (403, "GatedRepo", "requires you to accept its licence"),
+    (403, "", r"denies access to me/tiny \(403\)[.] Run `hf auth login`"),
+    (404, "RevisionNotFound", "me/tiny has no revision None"), (429, "", r"refuses me/tiny for now \(429\)"),
+    (500, "", "The Hub answered 500 for me/tiny"),
+])  # fmt: skip
 @pytest.mark.parametrize("request_", ["list", "fetch"])
 def test_refusals_are_sentences(hub: Hub, request_: str, status: int, code: str, sentence: str) -> None:
     hub.refuse = (status, code)
@@ -242,17 +238,10 @@ def test_names_that_lead_out_or_hold_escapes_are_left_out(hub: Hub, name: str) -
     assert "it has no GGUF files" in told(spec="me/tiny:Q8_0")[-1]["error"]
 
 
-@pytest.mark.parametrize(
-    ("address", "may"),
-    [
-        ("https://huggingface.co", True),
-        ("http://127.0.0.1:8080", True),
-        ("http://localhost", True),
-        ("http://huggingface.co", False),
-        ("http://127.0.0.1.example", False),
-        ("http://127.0.0.1@example", False),
-    ],
-)
+@pytest.mark.parametrize(("address", "may"), [
+    ("https://huggingface.co", True), ("http://127.0.0.1:8080", True), ("http://localhost", True),
+    ("http://huggingface.co", False), ("http://127.0.0.1.example", False), ("http://127.0.0.1@example", False),
+])  # fmt: skip
 def test_where_a_token_may_go(monkeypatch: pytest.MonkeyPatch, address: str, may: bool) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")

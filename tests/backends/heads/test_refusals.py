@@ -486,17 +486,13 @@ def test_a_wrong_file_is_refused_in_one_sentence(kind: str, case: str, tmp_path:
 
 
 @needs_llama
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"layout": "deepspec"}, "sample_from_anchor"),
-        ({"bias": True}, "biases"),
-        ({"hidden": 32, "own_embeddings": True}, "another width than the target's"),
-        ({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24}, "causal layers beside others"),
-        ({"taps": (1, 5)}, "the target's last state"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "scaled rotary embeddings"),
-    ],
-)
+@pytest.mark.parametrize(("options", "why"), [
+    ({"layout": "deepspec"}, "sample_from_anchor"), ({"bias": True}, "biases"),
+    ({"hidden": 32, "own_embeddings": True}, "another width than the target's"),
+    ({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24}, "causal layers beside others"),
+    ({"taps": (1, 5)}, "the target's last state"),
+    ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "scaled rotary embeddings"),
+])  # fmt: skip
 def test_what_llama_cpp_does_not_compute_is_not_written(options: dict[str, Any], why: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"llama.cpp has no DFlash drafters with {why}"):
         gguf_heads.dflash_file(tmp_path / "head", **options)

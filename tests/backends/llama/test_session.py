@@ -391,16 +391,12 @@ def test_context_too_large_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     model.close()
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (LoadOptions(device="cuda"), "CMAKE_ARGS"),
-        (LoadOptions(device="cpu", gpu_layers=3), "Leave out --gpu-layers or --device"),
-        (LoadOptions(dtype="int8"), "no --dtype int8"),
-        (LoadOptions(kv_type="q8_0", flash_attention="off"), "needs flash attention"),
-        (LoadOptions(context=CONTEXT + 1), "at most 512 tokens"),
-    ],
-)
+@pytest.mark.parametrize(("options", "sentence"), [
+    (LoadOptions(device="cuda"), "CMAKE_ARGS"), (LoadOptions(device="cpu", gpu_layers=3), "Leave out --gpu-layers or --device"),
+    (LoadOptions(dtype="int8"), "no --dtype int8"),
+    (LoadOptions(kv_type="q8_0", flash_attention="off"), "needs flash attention"),
+    (LoadOptions(context=CONTEXT + 1), "at most 512 tokens"),
+])  # fmt: skip
 def test_options_that_cannot_be(options: LoadOptions, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         load_model(str(gguf_of(tiny_folder())), options)

@@ -229,20 +229,12 @@ def test_a_text_is_kept(body: bytes, text: str) -> None:
     assert (heard, outcome.reason, failed) == (text, "eos", "")
 
 
-@pytest.mark.parametrize(
-    ("word", "reason", "sentence"),
-    [
-        ("stop", "eos", ""),
-        ("tool_calls", "eos", ""),
-        ("length", "length", ""),
-        *(
-            (word, "", f"broke the answer off ({word}). What came is kept; send")
-            for word in ("abort", "error", "content_filter")
-        ),
-        ("load", "load", "a reason for the end that specchat does not know: load."),
-        ("x" * 500 + "\n", "x" * 40, "does not know: " + "x" * 40),
-    ],
-)
+@pytest.mark.parametrize(("word", "reason", "sentence"), [
+    ("stop", "eos", ""), ("tool_calls", "eos", ""), ("length", "length", ""),
+    *((word, "", f"broke the answer off ({word}). What came is kept; send") for word in ("abort", "error", "content_filter")),
+    ("load", "load", "a reason for the end that specchat does not know: load."),
+    ("x" * 500 + "\n", "x" * 40, "does not know: " + "x" * 40),
+])  # fmt: skip
 def test_an_answer_has_finished_where_the_server_says_so(word: str, reason: str, sentence: str) -> None:
     heard, outcome, failed = whole_answer(HI + choice({}, word) + DONE)
     assert (heard, outcome.reason) == ("Hi there", reason)
@@ -318,20 +310,16 @@ def test_a_prompt_that_does_not_fit_is_told_as_that() -> None:
     assert [error_status({"error": {"code": code}}) for code in codes] == [429] + [500] * 5
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "sentence"),
-    [
-        (402, {"error": {"message": "gone", "code": 402}}, "has no credit left for this key (402: gone). Check the account"),
-        (413, "<html>413 Request Entity Too Large</html>", "no longer fits in the context of fake:1"),
-        (405, {"detail": "gone"}, "does not have what was asked for (405: gone). Check the address"),
-        (408, "gone\nand more", "failed (408: gone). Send the message again"),
-        (529, {"error": {"message": "gone"}}, "failed (529: gone)"),
-        (400, {"error": {"message": {"detail": "gone"}}}, "refused the request (400: gone)"),
-        (422, {"detail": [{"loc": ["body", "messages", 0], "msg": "gone"}]}, "(422: messages.0: gone)"),
-        (204, "", "ended the stream before the answer was complete"),
-        (503, {"message": "gone"}, "is not ready (503: gone)"),
-    ],
-)
+@pytest.mark.parametrize(("status", "body", "sentence"), [
+    (402, {"error": {"message": "gone", "code": 402}}, "has no credit left for this key (402: gone). Check the account"),
+    (413, "<html>413 Request Entity Too Large</html>", "no longer fits in the context of fake:1"),
+    (405, {"detail": "gone"}, "does not have what was asked for (405: gone). Check the address"),
+    (408, "gone\nand more", "failed (408: gone). Send the message again"),
+    (529, {"error": {"message": "gone"}}, "failed (529: gone)"),
+    (400, {"error": {"message": {"detail": "gone"}}}, "refused the request (400: gone)"),
+    (422, {"detail": [{"loc": ["body", "messages", 0], "msg": "gone"}]}, "(422: messages.0: gone)"),
+    (204, "", "ended the stream before the answer was complete"), (503, {"message": "gone"}, "is not ready (503: gone)"),
+])  # fmt: skip
 def test_what_helps_depends_on_the_status(status: int, body: Any, sentence: str) -> None:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     assert sentence in whole_answer(raw, status=status)[2]
@@ -585,17 +573,10 @@ def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
             loop.run_until_complete(opened.close())
 
 
-@pytest.mark.parametrize(
-    ("engine", "speculates", "method"),
-    [
-        ("llama-server", True, "ngram-simple"),
-        ("llama-server", False, "plain"),
-        ("vLLM", True, "speculation K=10"),
-        ("vLLM", False, "plain"),
-        ("SGLang", True, "eagle3 K=4"),
-        ("OpenAI-compatible", True, "server"),
-    ],
-)
+@pytest.mark.parametrize(("engine", "speculates", "method"), [
+    ("llama-server", True, "ngram-simple"), ("llama-server", False, "plain"), ("vLLM", True, "speculation K=10"),
+    ("vLLM", False, "plain"), ("SGLang", True, "eagle3 K=4"), ("OpenAI-compatible", True, "server"),
+])  # fmt: skip
 def test_the_method_is_what_the_server_says(
     loop: asyncio.AbstractEventLoop, engine: str, speculates: bool, method: str
 ) -> None:

@@ -89,43 +89,27 @@ def rows(*models: Any) -> dict[str, Any]:
     return {"data": [{"id": model} if isinstance(model, str) else model for model in models]}
 
 
-@pytest.mark.parametrize(
-    ("body", "named", "model"),
-    [
-        (rows("a", "b"), "", "a"),
-        ({"data": [{"name": "b"}, {"id": "a"}, {"id": 7}, "b"]}, "", "a"),
-        (b"\xef\xbb\xbf" + json.dumps(rows("a")).encode(), "", "a"),
-        (rows("nomic-embed-text:latest", "a"), "", "a"),
-        (rows("text-embedding-3-small", "whisper-1", "tts-1", "bge-m3", "jina-reranker-v2", "dall-e-3", "a"), "", "a"),
-        (rows("nomic-embed-text"), "nomic-embed-text", "nomic-embed-text"),
-        (rows("qwen3:latest", "qwen3:4b"), "qwen3", "qwen3:latest"),
-        (rows("Qwen/Qwen3-8B"), "qwen/qwen3-8b", "Qwen/Qwen3-8B"),
-        (rows("my model 7B", "a#b"), "my model 7B", "my model 7B"),
-        (rows({"id": "a", "aliases": ["b"]}), "b", "b"),
-        (rows({"id": "a", "description": "y" * 9_000_000}), "", "a"),
-        (rows(), "", ""),
-    ],
-    ids=lambda value: str(value)[:30],
-)
+@pytest.mark.parametrize(("body", "named", "model"), [
+    (rows("a", "b"), "", "a"), ({"data": [{"name": "b"}, {"id": "a"}, {"id": 7}, "b"]}, "", "a"),
+    (b"\xef\xbb\xbf" + json.dumps(rows("a")).encode(), "", "a"), (rows("nomic-embed-text:latest", "a"), "", "a"),
+    (rows("text-embedding-3-small", "whisper-1", "tts-1", "bge-m3", "jina-reranker-v2", "dall-e-3", "a"), "", "a"),
+    (rows("nomic-embed-text"), "nomic-embed-text", "nomic-embed-text"),
+    (rows("qwen3:latest", "qwen3:4b"), "qwen3", "qwen3:latest"), (rows("Qwen/Qwen3-8B"), "qwen/qwen3-8b", "Qwen/Qwen3-8B"),
+    (rows("my model 7B", "a#b"), "my model 7B", "my model 7B"), (rows({"id": "a", "aliases": ["b"]}), "b", "b"),
+    (rows({"id": "a", "description": "y" * 9_000_000}), "", "a"), (rows(), "", ""),
+], ids=lambda value: str(value)[:30])  # fmt: skip
 def test_the_model_is_the_one_that_is_meant(body: Any, named: str, model: str) -> None:
     served = found(lambda request: (200, body) if request.url.path == "/v1/models" else (404, {}), named)
     assert isinstance(served, Served)
     assert served.model == model
 
 
-@pytest.mark.parametrize(
-    ("response", "named", "sentence"),
-    [
-        (
-            (200, rows("nomic-embed-text")),
-            "",
-            "lists no model that writes text. Name one behind the address: http://fake:1#NAME.",
-        ),
-        ((404, {}), "", "sends no list of models (404). Check the address"),
-        ((503, {"error": {"message": "Loading model"}}), "a", "is not ready (503: Loading model)"),
-        ((200, rows("small")), "smal", "has no model smal: did you mean small?"),
-    ],
-)
+@pytest.mark.parametrize(("response", "named", "sentence"), [
+    ((200, rows("nomic-embed-text")), "", "lists no model that writes text. Name one behind the address: http://fake:1#NAME."),
+    ((404, {}), "", "sends no list of models (404). Check the address"),
+    ((503, {"error": {"message": "Loading model"}}), "a", "is not ready (503: Loading model)"),
+    ((200, rows("small")), "smal", "has no model smal: did you mean small?"),
+])  # fmt: skip
 def test_what_only_the_user_can_know_is_asked(response: Any, named: str, sentence: str) -> None:
     assert sentence in str(found(lambda _: response, named))
 
@@ -371,22 +355,14 @@ def test_names_of_other_models_are_no_addresses() -> None:
         assert find_server(spec, SERVERS) is None, spec
 
 
-@pytest.mark.parametrize(
-    ("spec", "sentence"),
-    [
-        ("http://", "is not a server's address"),
-        ("http:/localhost:8080", "is not a server's address"),
-        ("http://host:99999", "is not a server's address"),
-        ("http://ho st", "is not a server's address"),
-        ("http://host\n/evil", "is not a server's address"),
-        ("http://[::1", "is not a server's address"),
-        ("http://me:secret@host", "must not hold a name or password"),
-        ("http://host?key=1", "ends before the question mark"),
-        ("http://host#a%0ab", "is not a model's name"),
-        ("work#a\x1b[2J", "is not a model's name"),
-        ("bare", r"\[servers.bare\] has no url"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "sentence"), [
+    ("http://", "is not a server's address"), ("http:/localhost:8080", "is not a server's address"),
+    ("http://host:99999", "is not a server's address"), ("http://ho st", "is not a server's address"),
+    ("http://host\n/evil", "is not a server's address"), ("http://[::1", "is not a server's address"),
+    ("http://me:secret@host", "must not hold a name or password"), ("http://host?key=1", "ends before the question mark"),
+    ("http://host#a%0ab", "is not a model's name"), ("work#a\x1b[2J", "is not a model's name"),
+    ("bare", r"\[servers.bare\] has no url"),
+])  # fmt: skip
 def test_what_is_no_address(spec: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence) as caught:
         find_server(spec, SERVERS)

@@ -153,17 +153,11 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
 
 
 @needs_llama
-@pytest.mark.parametrize(
-    ("model", "options", "runs"),
-    [
-        (BUILTIN, {"backend": "transformers"}, "transformers"),
-        (BUILTIN, {"backend": "llama.cpp"}, "llama.cpp"),
-        (BUILTIN, {}, "transformers"),
-        (BUILTIN, {"dtype": "float32"}, "transformers"),
-        (str(builtin_path()), {}, "transformers"),
-        (str(builtin_gguf()), {"draft_dtype": "float32"}, "llama.cpp"),
-    ],
-)
+@pytest.mark.parametrize(("model", "options", "runs"), [
+    (BUILTIN, {"backend": "transformers"}, "transformers"), (BUILTIN, {"backend": "llama.cpp"}, "llama.cpp"),
+    (BUILTIN, {}, "transformers"), (BUILTIN, {"dtype": "float32"}, "transformers"), (str(builtin_path()), {}, "transformers"),
+    (str(builtin_gguf()), {"draft_dtype": "float32"}, "llama.cpp"),
+])  # fmt: skip
 def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: str, options: dict[str, Any], runs: str) -> None:
     drafts = Drafters(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **options))
     target = find_model(model, drafts.target_options)()

@@ -135,16 +135,11 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
     assert "reads at most" in steps[-2].note
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "models"),
-    [
-        ("draft", {"tokens": 2, "schedule": "constant"}, 1),
-        ("tree", {"nodes": 8, "depth": 2}, 1),
-        ("tree", {"nodes": 9, "depth": 2}, 2),
-        ("eagle", {"nodes": 8, "depth": 2}, 0),
-        ("dflash", {"nodes": 8, "width": 3, "floor": 0}, 0),
-    ],
-)
+@pytest.mark.parametrize(("method", "settings", "models"), [
+    ("draft", {"tokens": 2, "schedule": "constant"}, 1), ("tree", {"nodes": 8, "depth": 2}, 1),
+    ("tree", {"nodes": 9, "depth": 2}, 2), ("eagle", {"nodes": 8, "depth": 2}, 0),
+    ("dflash", {"nodes": 8, "width": 3, "floor": 0}, 0),
+])  # fmt: skip
 def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(
     method: str, settings: dict[str, Any], models: int
 ) -> None:
@@ -202,14 +197,9 @@ def drafts(draft_model: Model) -> tuple[Model, Model]:
     return draft_model, load_model("builtin-draft", options)
 
 
-@pytest.mark.parametrize(
-    ("settings", "temperature"),
-    [
-        ({}, 0.0),
-        ({"expansion": "3,2,1,1", "nodes": 24}, 0.8),
-        pytest.param({}, 0.8, marks=only_full),
-    ],
-)
+@pytest.mark.parametrize(("settings", "temperature"), [
+    ({}, 0.0), ({"expansion": "3,2,1,1", "nodes": 24}, 0.8), pytest.param({}, 0.8, marks=only_full),
+])  # fmt: skip
 def test_a_tree_of_several_models_is_accepted_and_changes_no_token(
     builtin_model: Model, drafts: tuple[Model, Model], settings: Any, temperature: float
 ) -> None:
