@@ -85,6 +85,10 @@ RARE = {name: absent for name, absent in FIELDS.items() if name not in {*USUAL, 
 """Fields that few steps fill → the value that means absent."""
 
 
+NO_ID = -1
+"""Placeholder for token ids that a server does not send."""
+
+
 class StepLog:
     """Step records in flat arrays: about 60 bytes a step, 6 a tree node and 4 a token; the records themselves would take
     kilobytes. Seconds are 32-bit floats."""

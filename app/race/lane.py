@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ...engine.messages import Event, Failed, Finished, Started
-from ..chat.entries import TEXT_END, Answer
+from ..chat.entries import NO_ID, TEXT_END, Answer
 from .clock import LaneTrack, Unit
 from .entry import RaceEntry
-
-NO_ID = -1
-"""Placeholder for token ids that a server does not send."""
 
 FULL = "The context is full: race on a shorter prompt, or load the model with a larger context."
 

@@ -1,4 +1,4 @@
-"""A chat as it is saved: the transcript at one moment, and what produced it."""
+"""A chat to be saved: its transcript at one moment, its model and its settings."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from ..race.guests import short_name
 
 @dataclass(slots=True)
 class SavedChat:
-    """A chat, with all that an export tells of it."""
+    """A chat with everything that an export contains."""
 
     transcript: Transcript
     model: dict[str, Any] = field(default_factory=dict)
-    """`asked`: as the user named it; the rest as the engine tells it."""
+    """`asked`: the model's name as the user wrote it; the rest is the engine's description."""
     settings: dict[str, Any] = field(default_factory=dict)
     """`method`, `methods` (the settings of each), `sampling`, `accept`, `max_tokens`, `stop`, `stop_loops`, `think`,
     `think_budget`, `template_var`."""
     saved: str = ""
-    """When: local time with its offset, ISO 8601."""
+    """Local time of the capture with its offset, ISO 8601."""
     version: str = ""
     """Version of specchat that wrote it."""
     pieces: Pieces = field(default_factory=Pieces)
-    """Token texts for answers that have none of their own."""
+    """Default token texts for answers without any."""
 
     @property
     def heading(self) -> dict[str, Any]:
-        """The model as a heading tells it: the chat's own, or the names of all that answered where another one did too."""
-        asked = dict.fromkeys(model for answer in self.transcript.answers() if (model := answer.asked.get("model")))
-        only = all(model == self.model.get("asked") for model in asked)  # which somebody may have written
-        return self.model if only else {"name": ", ".join(map(short_name, asked))}
+        """The chat's model for a heading, or the names of all models that answered."""
+        names = dict.fromkeys(model for answer in self.transcript.answers() if (model := answer.asked.get("model")))
+        only = all(name == self.model.get("asked") for name in names)  # a file may hold any value
+        return self.model if only else {"name": ", ".join(map(short_name, names))}
 
     @property
     def model_name(self) -> str:
@@ -43,7 +43,7 @@ class SavedChat:
         return str(heading.get("name") or heading.get("asked") or "")
 
     def model_of(self, answer: Answer) -> str:
-        """The name of the model that gave an answer; empty where it is not known."""
+        """Return the name of an answer's model; empty if unknown."""
         return short_name(str(answer.asked.get("model", "")))
 
     def texts(self, answer: Answer) -> Pieces:
@@ -51,7 +51,7 @@ class SavedChat:
 
 
 def capture(chat: SavableChat) -> SavedChat:
-    """The chat as it is now; writing it may take as long as it likes while the chat goes on."""
+    """Capture a chat, which may go on while the copy is written."""
     from ... import __version__
 
     transcript, about = chat.transcript, chat.about()
@@ -72,17 +72,17 @@ def model_body(about: About) -> dict[str, Any]:
 
 def settings_body(about: About) -> dict[str, Any]:
     options = about.options
-    asked = {"think": options.think, "think_budget": options.think_budget, "template_var": list(options.template_var)}
+    thinking = {"think": options.think, "think_budget": options.think_budget, "template_var": list(options.template_var)}
     return {
         "method": about.method,
         "methods": {name: dict(table) for name, table in about.methods.items()},
         **about.answering(),
-        **{name: value for name, value in asked.items() if value not in ("", None, [])},
+        **{name: value for name, value in thinking.items() if value not in ("", None, [])},
     }
 
 
 def frozen(answer: Answer) -> Answer:
-    """The answer as it is now. Its steps are only ever added to, so the log is shared and read up to the runs there are."""
+    """Copy an answer that may grow. Its log, to which steps are only added, is shared and read up to the copy's runs."""
     if answer.done:
         return answer
     figures = replace(answer.figures, totals=replace(answer.totals))

@@ -19,18 +19,18 @@ from .reading import BadFile, OtherFormat, Table, read
 
 FORMAT = "specchat race"
 VERSION = 2
-"""The newest that can be read. 2 has lanes of several models; a race of one is still written as 1, which older readers know."""
+"""Newest readable version. 2 has lanes of several models; a race of one model is still written as 1."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MARKS: tuple[Mark, ...] = get_args(Mark)
 
 
 def frozen_race(record: RaceRecord) -> RaceRecord:
-    """The race as it is now, whatever its lanes write meanwhile."""
+    """Copy a race whose lanes may still write."""
     return replace(record, lanes=[replace(lane, answer=frozen(lane.answer)) for lane in record.lanes])
 
 
 def race_json(record: RaceRecord) -> Iterator[str]:
-    """The file's text: a lane to a line, a run to a line."""
+    """Yield the file's text, with a line for each lane and each run."""
     head = {
         "format": FORMAT,
         "version": VERSION if record.several else 1,
@@ -61,7 +61,7 @@ def race_json(record: RaceRecord) -> Iterator[str]:
 
 
 def read_saved(path: Path) -> SavedChat | RaceRecord:
-    """The chat or the race in a file.
+    """Read a chat or a race.
 
     Raises:
         UserError: the file cannot be read or is neither; names what is wrong.
@@ -69,13 +69,13 @@ def read_saved(path: Path) -> SavedChat | RaceRecord:
     try:
         return read_chat(path)
     except OtherFormat as other:
-        if other.found != FORMAT:
+        if other.format != FORMAT:
             raise
         return read_race(path)
 
 
 def read_race(path: Path) -> RaceRecord:
-    """The race in a file.
+    """Read a race.
 
     Raises:
         UserError: the file cannot be read or is no race; names what is wrong.
@@ -84,7 +84,7 @@ def read_race(path: Path) -> RaceRecord:
 
 
 def race_of(table: Table) -> RaceRecord:
-    """The race in an object.
+    """Read the race in an object.
 
     Raises:
         BadFile: something is missing or is not as it must be.
@@ -96,10 +96,10 @@ def race_of(table: Table) -> RaceRecord:
         table.text("prompt"),
         table.text("model", ""),
         lanes,
-        table.table("sampling", {}).data,
-        table.table("info", {}).data,
-        table.text("saved", ""),
-        table.text("specchat", ""),
+        sampling=table.table("sampling", {}).data,
+        info=table.table("info", {}).data,
+        saved=table.text("saved", ""),
+        version=table.text("specchat", ""),
         unit=table.word("unit", UNITS, "tokens"),
         slowed=table.data.get("slowed") is True,
         tied=tuple(lane for lane in table.data.get("tied") or () if lane in range(len(lanes))),
@@ -109,11 +109,11 @@ def race_of(table: Table) -> RaceRecord:
 def _read_lane(table: Table) -> RaceLane:
     return RaceLane(
         one_line(table.text("lane")),
-        table.table("settings", {}).data,
-        read_answer(table),
-        one_line(table.text("model", "")),
-        table.word("mark", MARKS, "unknown"),
-        None if table.data.get("position") is None else table.count("position"),
-        None if table.data.get("gap") is None else table.number("gap"),
-        table.table("info", {}).data,
+        settings=table.table("settings", {}).data,
+        answer=read_answer(table),
+        model=one_line(table.text("model", "")),
+        mark=table.word("mark", MARKS, "unknown"),
+        position=None if table.data.get("position") is None else table.count("position"),
+        gap=None if table.data.get("gap") is None else table.number("gap"),
+        info=table.table("info", {}).data,
     )

@@ -1,4 +1,4 @@
-"""Reading JSON that anybody may have written: what is missing or of another kind is named by its place in the file."""
+"""Checked reading of JSON from anywhere: errors name the place of what is missing or of the wrong type."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ...errors import UserError
 from ..text.cells import fit, one_line
 
 MOST_BYTES = 200_000_000
-"""Bytes of a saved chat or race: an answer of 100,000 tokens with all its trees has some 100 MB."""
+"""Most bytes of a saved chat or race: an answer of 100,000 tokens with all its trees has some 100 MB."""
 
 INT32 = 2**31 - 1
-"""Largest number that the chat's arrays hold: token ids, counts."""
+"""Largest value of the log's arrays: token ids, counts."""
 
 W = TypeVar("W", bound=str)
 Saved = TypeVar("Saved")
@@ -25,16 +25,16 @@ _REQUIRED = object()
 
 
 class BadFile(Exception):
-    """A file is not as it must be; says what is wrong, and where."""
+    """An invalid file; names the problem and its place."""
 
 
 class OtherFormat(UserError):
-    """The file is JSON, but of another format than was asked for."""
+    """A JSON file of another format."""
 
-    def __init__(self, sentence: str, found: object) -> None:
+    def __init__(self, sentence: str, format: object) -> None:
         super().__init__(sentence)
-        self.found = found
-        """What its `format` says, if anything."""
+        self.format = format
+        """Value of its `format`, if any."""
 
 
 class Table:
@@ -65,11 +65,23 @@ class Table:
         return _whole(*self._get(key, default), least, most)
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:
-        """A number that is finite and not negative."""
+        """Return a number that is finite and not negative."""
         return _finite(*self._get(key, default))
 
+    def like(self, key: str, example: Any) -> Any:
+        """Return a value of the type of an example: a text on one line, numbers, a number or a count."""
+        match example:
+            case str():
+                return one_line(self.text(key))
+            case list():
+                return self.numbers(key)
+            case float():
+                return self.number(key)
+            case _:
+                return self.count(key)
+
     def items(self, key: str, default: Any = _REQUIRED) -> Iterator[tuple[Any, str]]:
-        """The items of a list, each with its place."""
+        """Return the items of a list with their places."""
         value, place = self._get(key, default)
         if not isinstance(value, list):
             raise BadFile(f"{place} is not a list")
@@ -78,7 +90,7 @@ class Table:
     def counts(self, key: str, default: Any = _REQUIRED, least: int = 0) -> list[int]:
         value = self.data.get(key)
         if type(value) is list and value and {*map(type, value)} == {int} and least <= min(value) and max(value) <= INT32:
-            return value  # all at once: a long answer has a million of them
+            return value  # checked at once: a long answer has a million of them
         return [_whole(item, place, least, INT32) for item, place in self.items(key, default)]
 
     def numbers(self, key: str, default: Any = _REQUIRED) -> list[float]:
@@ -88,17 +100,17 @@ class Table:
         return [_text(item, place) for item, place in self.items(key, default)]
 
     def rows(self, key: str, size: int) -> list[list[int]]:
-        """Rows of so many counts each; none where there are none."""
+        """Return rows of `size` counts each; empty if the key is missing."""
         rows = [row for row, _ in self.items(key, [])]
         if not all(isinstance(row, list) and len(row) == size for row in rows):
             raise BadFile(f"{self._place(key)} is not a list of rows of {size} numbers")
         return [[_whole(item, self._place(key), 0, INT32) for item in row] for row in rows]
 
     def word(self, key: str, words: Sequence[W], default: W) -> W:
-        found = next((word for word in words if word == self.data.get(key, default)), None)
-        if found is None:
-            raise BadFile(f"{self._place(key)} is none of {', '.join(words)}")
-        return found
+        for word in words:
+            if word == self.data.get(key, default):
+                return word
+        raise BadFile(f"{self._place(key)} is none of {', '.join(words)}")
 
     def table(self, key: str, default: Any = _REQUIRED) -> Table:
         return Table(*self._get(key, default))
@@ -108,15 +120,15 @@ class Table:
 
 
 def read(path: Path, kind: str, version: int, build: Callable[[Table], Saved]) -> Saved:
-    """What is in a file that specchat saved.
+    """Read a file that specchat saved.
 
     Args:
-        kind: what its `format` must say.
-        version: the newest that can be read.
-        build: makes it of the object in the file.
+        kind: its required `format`.
+        version: newest readable version.
+        build: builds the result from the object in the file.
 
     Raises:
-        OtherFormat: it is something else; says what.
+        OtherFormat: it has another format.
         UserError: the file cannot be read, or `build` finds something wrong in it.
     """
     name = one_line(path.name)
@@ -131,21 +143,18 @@ def read(path: Path, kind: str, version: int, build: Callable[[Table], Saved]) -
     except (ValueError, RecursionError) as error:
         why = one_line(str(error)) if isinstance(error, json.JSONDecodeError) else "it is not JSON"
         raise UserError(f"{name} is not a saved chat: {why}. Open a file written by /export json.") from None
-    found = data.get("format") if isinstance(data, dict) else None
-    if found != kind:
-        what = (
-            f"its format is {fit(one_line(str(found)), 40)}, not {kind}"
-            if found is not None
-            else f'it has no "format": "{kind}"'
-        )
-        raise OtherFormat(f"{name} cannot be opened: {what}.", found)
+    format = data.get("format") if isinstance(data, dict) else None
+    if format is None:
+        raise OtherFormat(f'{name} cannot be opened: it has no "format": "{kind}".', None)
+    if format != kind:
+        raise OtherFormat(f"{name} cannot be opened: its format is {fit(one_line(str(format)), 40)}, not {kind}.", format)
     try:
         table = Table(data)
-        if (given := table.count("version", least=1)) <= version:
+        if (file_version := table.count("version", least=1)) <= version:
             return build(table)
     except BadFile as error:
         raise UserError(f"{name} cannot be opened: {one_line(str(error))}.") from None
-    raise UserError(f"{name} has format version {given}, but this specchat reads {version}. Update specchat.")
+    raise UserError(f"{name} has format version {file_version}, but this specchat reads {version}. Update specchat.")
 
 
 def _text(value: Any, place: str) -> str:
