@@ -101,26 +101,15 @@ class Connection:
         line = "".join(character if character.isprintable() else "?" for character in line).rstrip(".")
         return line if len(line) <= MOST_QUOTED else f"{line[:MOST_QUOTED]} …"
 
-    async def get(self, path: str) -> tuple[int, Any]:
-        """Return status and body of a GET: JSON where it is that, else text; (0, None) if nothing comes in time.
+    async def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        """Return status and body of a GET or (with a body) POST: JSON if it is that, else text; (0, None) if nothing comes in
+        time.
 
         Raises:
             Unreachable: there is no connection.
             UserError: the server redirects, hangs up, or does not speak HTTP.
         """
-        return await self._ask(self.http.build_request("GET", self.address.root + path))
-
-    async def probe(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Return the JSON or text at a path that few servers have, by GET or (with a body) POST; None if there is nothing of
-        use. Anything else that a server does there is ignored."""
-        url = self.address.root + path
-        try:
-            status, answer = await self._ask(self.http.build_request("POST" if body else "GET", url, json=body))
-        except UserError:
-            return None
-        return answer if status == 200 else None
-
-    async def _ask(self, request: httpx2.Request) -> tuple[int, Any]:
+        request = self.http.build_request("POST" if body else "GET", self.address.root + path, json=body)
         try:
             async with asyncio.timeout(ASK_SECONDS), self._response(request) as response:
                 return response.status_code, await self._body(response)
@@ -128,6 +117,14 @@ class Connection:
             return 0, None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError) as error:
             raise self.unreachable(error) from None
+
+    async def probe(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the JSON or text at a path that few servers have; None for anything else that a server does there."""
+        try:
+            status, answer = await self.ask(path, body)
+        except UserError:
+            return None
+        return answer if status == 200 else None
 
     @contextlib.asynccontextmanager
     async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:

@@ -83,7 +83,7 @@ async def _list_models(server: Connection) -> tuple[str, Sequence[Row]]:
     model, host = server.address.model, server.address.host
     api = "/v1"
     try:
-        status, body = await server.get("/v1/models")
+        status, body = await server.ask("/v1/models")
     except Unreachable:
         raise
     except UserError:

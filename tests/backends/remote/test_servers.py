@@ -269,7 +269,7 @@ def spoken(url: str) -> str:
     async def go() -> str:
         wire = connection.Connection(Address("x", url))
         try:
-            await wire.get("/v1/models")
+            await wire.ask("/v1/models")
         except UserError as error:
             return str(error)
         finally:
