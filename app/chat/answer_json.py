@@ -28,7 +28,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "tokens_per_step": figures.tokens_per_step,
         "grammar_tokens": totals.grammar,
         "own_tokens_per_step": totals.own_tokens_per_step,
-        **({"valid": answer.valid, "constraint": answer.asked["constraint"]["kind"]} if answer.asked.get("constraint") else {}),
+        **_constraint(answer),
         "draft_tokens": figures.drafted,
         "accepted_tokens": figures.accepted,
         "acceptance_rate": figures.acceptance,
@@ -63,14 +63,19 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     }
 
 
+def _constraint(answer: Answer) -> dict[str, Any]:
+    constraint = answer.asked.get("constraint")
+    return {"valid": answer.figures.valid, "constraint": constraint["kind"]} if constraint else {}
+
+
 def _shared(answer: Answer, totals: Totals) -> dict[str, Any]:
     """Return the shares of the thought and of the answer after it, which add up to the whole; empty without a thought."""
-    source = answer.figures if answer.figures.certainty else totals
-    if not source.thought.tokens:
+    if not totals.thought.tokens:
         return {}
+    rest = answer.figures.answer if answer.figures.certainty else totals.answer
     return {
-        "thought": {"text": answer.thought, **asdict(source.thought), "finished": not answer.thinking},
-        "answer": {"text": answer.text, **asdict(source.answer)},
+        "thought": {"text": answer.thought, **asdict(totals.thought), "finished": not answer.thinking},
+        "answer": {"text": answer.text, **asdict(rest)},
     }
 
 

@@ -53,15 +53,15 @@ def name_of(answer: Answer, among: Sequence[Answer] = ()) -> str:
     """Name an answer by its methods and their settings; its temperature, seed and model only if `among` differ in them."""
     settings = " ".join(f"{key}={value}" for key, value in answer.asked.get("settings", {}).items())
     parts = [" → ".join(answer.methods) or answer.method, settings]
-    others = [other for other in among if other.asked]
+    compared = [other for other in among if other.asked]
     if answer.asked:
         temperature = _sampling(answer, "temperature")
-        if len({_sampling(other, "temperature") for other in others}) > 1:
+        if len({_sampling(other, "temperature") for other in compared}) > 1:
             parts.append(f"temp {temperature:g}")
         # Without a temperature a seed has no effect.
-        if temperature and len({_sampling(other, "seed") for other in others}) > 1:
+        if temperature and len({_sampling(other, "seed") for other in compared}) > 1:
             parts.append(f"seed {_sampling(answer, 'seed'):.0f}")
-        if len({other.asked.get("model") for other in others}) > 1:
+        if len({other.asked.get("model") for other in compared}) > 1:
             parts.append(f"on {answer.asked.get('model')}")
     return one_line(" ".join(part for part in parts if part))
 

@@ -114,7 +114,7 @@ class Queued:
     text: str
     """The text to send, attachments included."""
     pace: float
-    """As for `Dialogue.submit`."""
+    """The pace, in the sense of `Dialogue.submit`."""
 
 
 @dataclass(slots=True)

@@ -232,20 +232,10 @@ class Figures:
             self.recent_seconds -= self.recent.popleft()[1]
 
     @property
-    def grammar(self) -> int:
-        """Number of grammar-forced tokens."""
-        return self.totals.grammar
-
-    @property
-    def thought(self) -> Share:
-        """Share of the thoughts."""
-        return self.totals.thought
-
-    @property
     def answer(self) -> Share:
         """Share of the answer after the thoughts."""
         drafted = self.drafted if self.drafts_apart else 0
-        return Share(self.tokens, self.steps, self.decode_seconds, drafted, self.accepted).plus(self.thought, -1)
+        return Share(self.tokens, self.steps, self.decode_seconds, drafted, self.accepted).plus(self.totals.thought, -1)
 
     @property
     def seconds(self) -> float:
@@ -261,11 +251,6 @@ class Figures:
     def tokens_per_step(self) -> float:
         """Mean tokens of a pass; 0 if unknown."""
         return self.tokens / self.steps if self.steps else 0.0
-
-    @property
-    def own_tokens_per_step(self) -> float:
-        """Mean tokens of a pass without grammar-forced ones; 0 if unknown."""
-        return (self.tokens - self.grammar) / self.steps if self.tokens_per_step else 0.0
 
     @property
     def tokens_per_second(self) -> float:
@@ -406,11 +391,6 @@ class Answer:
     @property
     def done(self) -> bool:
         return self.reason is not None
-
-    @property
-    def valid(self) -> bool | None:
-        """Whether it matches its constraint (see `Figures.valid`)."""
-        return self.figures.valid
 
     @property
     def through(self) -> bool:

@@ -319,8 +319,8 @@ class _Case:
     def _rates(self) -> list[float]:
         """Rate at which each draft position was right if all before it were, as far as there are enough passes."""
         totals = self.totals
-        known = sum(steps >= FEW_ENDS for steps in totals.drafted_at) or len(totals.drafted_at)
-        return totals.position_acceptance[:known]
+        count = sum(steps >= FEW_ENDS for steps in totals.drafted_at) or len(totals.drafted_at)
+        return totals.position_acceptance[:count]
 
     def _best(self) -> tuple[int, float]:
         """Find the best depth of a draft as wide as these, and its speedup; (0, 1.0) if none gains, (−1, 0.0) if unknown."""

@@ -150,7 +150,7 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = (), *, unfolded: 
     """
     method = ""
     thinking = False
-    summary = thought_line(answer.figures.thought)
+    summary = thought_line(answer.totals.thought)
     for index, run in enumerate(answer.runs):
         when = f' data-t="{clock[index] * 1000:.0f}"' if clock else ""
         if run.method != method:

@@ -50,7 +50,7 @@ def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
                 yield f"\n*{plain(entry.text)}*\n"
             case Answer():
                 if thoughts and (thought := closed(inert(sanitise(entry.thought)).strip("\n"))):
-                    summary = plain(thought_line(entry.figures.thought))
+                    summary = plain(thought_line(entry.totals.thought))
                     yield f"\n<details>\n<summary>{summary}</summary>\n\n{thought}\n\n</details>\n"
                 if text := closed(inert(sanitise(entry.text)).strip("\n")):
                     yield f"\n{text}\n"

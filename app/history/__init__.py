@@ -10,6 +10,5 @@ notices: list[str] = []
 
 def take_notices() -> list[str]:
     """Return the notices that have not been shown, once each."""
-    taken = notices[:]
-    del notices[: len(taken)]
-    return taken
+    count = len(notices)
+    return [notices.pop(0) for _ in range(count)]

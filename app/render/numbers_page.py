@@ -162,10 +162,10 @@ def _table(rows: Mapping[str, Mapping[str, str]], name_cells: int) -> list[Style
 def _thought(answer: Answer) -> list[StyledLine]:
     """Lay out the figures of the thought and of the answer after it."""
     figures = answer.figures
-    if not figures.thought.tokens:
+    if not answer.totals.thought.tokens:
         return []
     rows = {}
-    for name, share in (("thought", figures.thought), ("answer", figures.answer)):
+    for name, share in (("thought", answer.totals.thought), ("answer", figures.answer)):
         rows[name] = {"tokens": f"{share.tokens:,}", "seconds": f"{share.seconds:.1f}"}
         if figures.certainty != "unknown":
             rows[name]["a pass"] = f"{share.tokens_per_pass:.2f}" if share.passes else "–"

@@ -258,8 +258,8 @@ class _Layout:
         for line in self._wrap(nodes, self.cells - 2)[0]:
             spans = (Span("┃ ", "trunk"), *self._tokens(line, self.cells - 2, "path"))
             probs = [prob for node in line if (prob := self._prob(node)) is not None]
-            known = self.tree.beams is None and len(probs) == len(line)
-            out.append(TreeRow(spans, prod(probs) if known else None, tuple(line)))
+            complete = self.tree.beams is None and len(probs) == len(line)
+            out.append(TreeRow(spans, prod(probs) if complete else None, tuple(line)))
         return out
 
     def _end(self) -> TreeRow:

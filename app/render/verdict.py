@@ -70,8 +70,8 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
         parts.append((ended, ENDS[answer.severity]))
     if not figures.tokens:
         return tuple(parts)
-    if answer.valid is not None:
-        parts.append(("✓ matches", "success") if answer.valid else ("✗ does not match the schema", "warning"))
+    if figures.valid is not None:
+        parts.append(("✓ matches", "success") if figures.valid else ("✗ does not match the schema", "warning"))
     if speeds:
         if figures.speedup and any(get_method(name).name != "greedy" for name in answer.methods):
             parts.append((times(figures.speedup), _style(figures.speedup)))
@@ -85,8 +85,8 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
     parts.append((" on ".join(filter(None, (_methods(answer), one_line(model)))), "quiet"))
     parts.append((f"passes {served}" if served else "", "quiet"))
     parts.append((_undrafted(answer), "quiet"))
-    if figures.grammar:
-        parts.append((f"the grammar wrote {figures.grammar:,} of {counted(figures.tokens, 'token')}", "quiet"))
+    if grammar := answer.totals.grammar:
+        parts.append((f"the grammar wrote {grammar:,} of {counted(figures.tokens, 'token')}", "quiet"))
     parts.append((one_line(figures.doubt), "warning"))
     return tuple(part for part in parts if part[0])
 

@@ -371,7 +371,7 @@ class _Run:
         if self.answer.thinking and self.request.plain and not self.output.is_terminal:
             help = "Give it --think-budget, or raise --max-tokens" if reason == "length" else "Ask again, or with --think off"
             self.notes.sentence(f"There is no answer: it ended in the middle of its thought. {help}.")
-        if self.answer.valid is False and reason not in ("cancelled", "error"):
+        if self.answer.figures.valid is False and reason not in ("cancelled", "error"):
             self.notes.sentence(cut_sentence(self.answer, "--max-tokens"))
             return USER
         return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)

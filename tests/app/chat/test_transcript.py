@@ -276,7 +276,7 @@ def test_parts_are_apart_and_add_up(seed: int) -> None:
     steps = thinking_steps(THOUGHT, TEXT, seed=seed)
     answer = written(*steps)
     assert (answer.thought, answer.text) == (THOUGHT, TEXT)
-    thought, rest = answer.figures.thought, answer.figures.answer
+    thought, rest = answer.totals.thought, answer.figures.answer
     whole = Share(answer.figures.tokens, answer.figures.steps, answer.figures.decode_seconds, answer.figures.drafted,
                   answer.figures.accepted)  # fmt: skip
     both = thought.plus(rest)
@@ -294,7 +294,7 @@ def test_a_pass_over_the_seam_is_shared_by_its_tokens() -> None:
     seam = StepRecord("lookup", [1, 2, 3, 4], "so. Yes", 6, 3, 7, forward_seconds=0.4, spans=[[1, 3, 2], [1, 0, 1], [0, 4, 1]])
     answer = written(seam)
     assert (answer.thought, answer.text) == ("so.", " Yes")
-    assert astuple(answer.figures.thought) == pytest.approx((3, 0.75, 0.3, 4.5, 2.25))
+    assert astuple(answer.totals.thought) == pytest.approx((3, 0.75, 0.3, 4.5, 2.25))
     assert astuple(answer.figures.answer) == pytest.approx((1, 0.25, 0.1, 1.5, 0.75))
 
 
@@ -354,6 +354,6 @@ def test_drafts_that_a_server_counts_in_all_are_neither_the_thoughts_nor_the_ans
     answer.figures.take_served({"certainty": "exact", "drafted": 12, "accepted": 3})
     answer.finish("eos", "")
     assert (answer.figures.drafted, answer.figures.acceptance) == (12, 0.25)
-    thought, rest = answer.figures.thought, answer.figures.answer
+    thought, rest = answer.totals.thought, answer.figures.answer
     assert (thought.acceptance, rest.acceptance) == (None, None)
     assert (thought.accepted, rest.accepted) == (2, 1)

@@ -59,7 +59,7 @@ def test_thoughts_are_found_by_those_who_look_for_them(file: Path, chats: Chats,
     assert titles(chats.search("thought:how")) == ["How?"]
     opened = chats.open(row.id).transcript.answers()[0]
     assert (opened.thought, opened.text) == ("A lantern, perhaps.", "By lamp.")
-    assert astuple(opened.figures.thought) == pytest.approx(astuple(dialogue.transcript.answers()[0].figures.thought))
+    assert astuple(opened.totals.thought) == pytest.approx(astuple(dialogue.transcript.answers()[0].totals.thought))
     # What specchat left unfinished when it was killed, and what is left of an answer whose steps are damaged.
     db = chats.store.db
     (answer,) = db.execute("SELECT id FROM entries WHERE key IS NOT NULL").fetchone()

@@ -297,7 +297,7 @@ async def test_a_schema_is_asked_with_shown_and_taken_back(make_chat: Callable[.
         assert "the grammar wrote 5 of 6 tokens" in " ".join(shown(app).split())
         answer = app.dialogue.transcript.answers()[-1]
         assert answer.figures.tokens_per_step == 6
-        assert answer.figures.own_tokens_per_step == 1
+        assert answer.totals.own_tokens_per_step == 1
         assert as_markdown(answer) == '~~~~~~json\n{\n  "name": "Anna"\n}\n~~~~~~'
         app.actions.command("/schema")
         assert app.recent[-1].message == "Answers match Person: name. /schema off ends it."
