@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
-from textual.document._document import Location
 from textual.message import Message
-from textual.widgets.text_area import Edit, EditResult
+from textual.widgets.text_area import Edit, EditResult, Location
 
 from ...attach.attachments import paste_chip
 from ...history.typed import Typed, step_back
