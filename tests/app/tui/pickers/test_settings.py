@@ -329,7 +329,7 @@ async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_writte
         with app.live._writing:
             app.actions.command("/colours off")
             app.live._pending.clear()  # as `_write` does before it saves
-            app.live._take(found)
+            app.live._reread(found)
             assert app.view.colouring == "off"
 
 
