@@ -10,6 +10,7 @@ import sys
 import tempfile
 import termios
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,12 @@ MOST_BYTES = 2_000_000
 """Most bytes of a draft, as of attachments."""
 
 
+@dataclass(eq=False)
 class ExternalEditor:
     """Opens the draft in the user's editor: /editor."""
 
-    def __init__(self, host: Host, app: App[Any]) -> None:
-        self.host = host
-        self._app = app
+    host: Host
+    app: App[Any]
 
     @runs(actions.EDITOR)
     def start(self) -> None:
@@ -53,7 +54,7 @@ class ExternalEditor:
                 file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
                 # If standard output is a file (specchat > file), the editor draws on standard error, like the chat.
                 out = None if os.isatty(1) else sys.__stderr__
-                with _away(self._app):
+                with _away(self.app):
                     code = subprocess.run([*command, str(file)], stdout=out, check=False).returncode
                 if code:
                     how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"

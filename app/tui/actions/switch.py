@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -133,11 +134,11 @@ def check_name(what: str, name: str, names: Collection[str]) -> str:
     return name
 
 
+@dataclass(eq=False)
 class Switches:
     """Switches the method, the theme, the colours and the pace, and pauses answers, even in the middle of one."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
+    host: Host
 
     @runs(actions.METHOD_MENU)
     def method(self, *words: str) -> None:

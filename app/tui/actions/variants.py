@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from secrets import randbelow
 from typing import Any
 
@@ -28,12 +28,12 @@ SEEDED = re.compile(r"same|new|seed=\d{1,18}")
 """Words after `/retry` that choose the seed."""
 
 
+@dataclass(eq=False)
 class Retries:
     """Retries answers, undoes exchanges and shows other variants: /retry, /compare, /undo."""
 
-    def __init__(self, host: Host, message_edit: MessageEdit) -> None:
-        self.host = host
-        self.message_edit = message_edit
+    host: Host
+    message_edit: MessageEdit
 
     # Further answers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from textual.content import Content
 
@@ -16,12 +17,12 @@ from ..host import Host
 from ..transcript.line_view import LineView
 
 
+@dataclass(eq=False)
 class TranscriptKeys:
     """Scrolls, marks, inspects and searches the transcript."""
 
-    def __init__(self, host: Host, marked: Callable[[], None]) -> None:
-        self._host = host
-        self._marked = marked
+    _host: Host
+    _marked: Callable[[], None]
 
     @runs(actions.MARKDOWN)
     def markdown(self) -> None:

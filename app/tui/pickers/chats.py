@@ -102,11 +102,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         return None
 
     async def _done(self, work: Callable[[Chats], None]) -> bool:
-        def change(chats: Chats) -> bool:
-            work(chats)
-            return True
-
-        return bool(await self._do(change))
+        return bool(await self._do(lambda chats: (work(chats), True)))
 
     def _show(self, items: Sequence[ChatRow | ChatHit], at: int = 0) -> None:
         self.listed.empty = "No chat contains that." if self.query_text.strip() else "There are no chats yet."

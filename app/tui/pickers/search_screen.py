@@ -13,12 +13,10 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.geometry import Offset
 from textual.widgets import Input, Static
-from textual.widgets.input import Selection
 
 from ....errors import UserError
 from ...settings.keymap import HELP, LISTS, shown_keys
 from ..closing import Result
-from ..composer.text_box import next_stop
 from ..keys.context import KEYS, Hint, bindings_of, hints
 from .framed import FramedScreen
 from .pick_list import Item, PickList
@@ -42,32 +40,6 @@ class SearchBox(Input):
     BINDINGS: ClassVar[list[BindingType]] = bindings_of((KEYS["list_help"],), after_box=("list_help",))
     searching = True
     """Whether it takes a query, and no other text."""
-
-    def action_cursor_left(self, select: bool = False) -> None:
-        self._go(-1, select)
-
-    def action_cursor_right(self, select: bool = False) -> None:
-        self._go(1, select)
-
-    def action_delete_left(self) -> None:
-        self._delete(-1)
-
-    def action_delete_right(self) -> None:
-        self._delete(1)
-
-    def _go(self, step: int, select: bool) -> None:
-        start, end = self.selection
-        to = next_stop(self.value, end, step)
-        if not select and not self.selection.is_empty:
-            to = min(start, end) if step < 0 else max(start, end)
-        self.selection = Selection(start if select else to, to)
-
-    def _delete(self, step: int) -> None:
-        if self.selection.is_empty:
-            at = self.cursor_position
-            self.delete(*sorted((at, next_stop(self.value, at, step))))
-        else:
-            self.delete_selection()
 
     async def _on_key(self, event: events.Key) -> None:
         bound = self._bindings.key_to_bindings.get(event.key, ())
