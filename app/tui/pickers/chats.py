@@ -101,8 +101,8 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             self.say(trouble(error, chats.store.path), wrong=True)
         return None
 
-    async def _done(self, work: Callable[[Chats], None]) -> bool:
-        return bool(await self._do(lambda chats: (work(chats), True)))
+    async def _done(self, work: Callable[[Chats], object]) -> bool:
+        return await self._do(lambda chats: [work(chats)]) is not None
 
     def _show(self, items: Sequence[ChatRow | ChatHit], at: int = 0) -> None:
         self.listed.empty = "No chat contains that." if self.query_text.strip() else "There are no chats yet."
