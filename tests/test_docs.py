@@ -20,24 +20,22 @@ from specchat.builtin.recipe import train_eagle
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")), ROOT / "benchmarks" / "RESULTS.md"]
 
-ELSEWHERE = {
-    *("--force-reinstall", "--no-deps", "--no-cache-dir", "--dry-run", "--ignore-installed", "--report", "--index-url"),  # pip
-    *("--target-model-dir", "--rpc"),  # llama.cpp's converter
-    *("--pairs", "--prompts", "--compare", "--gguf", "--only", "--rows", "--vllm", "--kind"),  # benchmarks
-    *("--runtime", "--units", "--draft-units", "--cores", "--runs", "--answers", "--table", "--quality"),
-    *("--strict", "--unbuffered", "--sw", "--snapshot-update"),  # mypy, jq, pytest
-    *("--out", "--special-token-by-id"),  # train_pard, gguf-new-metadata
-    *("--metrics", "--no-slots", "--spec-type", "--spec-draft-n-max"),  # llama-server
-    *("--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-draft-p-min"),
-    *("--spec-ngram-mod-n-match", "--spec-ngram-mod-n-min", "--spec-ngram-mod-n-max"),
-    *("--models-preset", "--models-max", "--no-repack", "--reasoning-format"),
-    *("--per-request-spec-decode-metrics", "--speculative-config", "--stream-interval", "--tensor-parallel-size"),  # vLLM
-    *("--reasoning-parser", "--structured-outputs-config"),
-    *("--pipeline-parallel-size", "--distributed-executor-backend"),
-    *("--model-path", "--speculative-algorithm", "--speculative-draft-model-path"),  # SGLang
-    *("--head", "--address"),  # Ray
-    *(option for own in (train_eagle, gpu) for action in own.command_line()._actions for option in action.option_strings),
-}
+ELSEWHERE = set(
+    """
+    pip: --force-reinstall --no-deps --no-cache-dir --dry-run --ignore-installed --report --index-url
+    benchmarks: --pairs --prompts --compare --gguf --only --rows --vllm --kind --runtime --units --draft-units --cores --runs
+      --answers --table --quality
+    training and GGUF: --out --special-token-by-id --target-model-dir --rpc
+    mypy, jq, pytest: --strict --unbuffered --sw --snapshot-update
+    llama-server: --metrics --no-slots --spec-type --spec-draft-n-max --spec-draft-p-min --spec-ngram-simple-size-n
+      --spec-ngram-simple-size-m --spec-ngram-mod-n-match --spec-ngram-mod-n-min --spec-ngram-mod-n-max --models-preset
+      --models-max --no-repack --reasoning-format
+    vLLM: --per-request-spec-decode-metrics --speculative-config --stream-interval --tensor-parallel-size --reasoning-parser
+      --structured-outputs-config --pipeline-parallel-size --distributed-executor-backend
+    SGLang: --model-path --speculative-algorithm --speculative-draft-model-path
+    Ray: --head --address
+    """.split()
+).union(option for own in (train_eagle, gpu) for action in own.command_line()._actions for option in action.option_strings)
 """Options of other programs."""
 
 OTHER_KEYS = {"alt+n", "F12", "ctrl+b", "shift+tab", "alt+b", "alt+f"}

@@ -1,4 +1,4 @@
-"""Sentences about mistakes: all in one form, and what is said of a name that nobody knows."""
+"""Sentences about mistakes: one form for all, and the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -11,38 +11,30 @@ import pytest
 
 from specchat.errors import did_you_mean
 
-KEYS = ("theme", "max_tokens", "sampling.temperature", "sampling.top_p")
+KEYS = ("system", "template_var", "theme", "max_tokens", "sampling.temperature", "sampling.top_p")
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    ("typed", "names", "advice"),
     [
-        ("themes", "theme"),
-        ("temp", "sampling.temperature"),
-        ("temperature", "sampling.temperature"),
-        ("samplng.top_p", "sampling.top_p"),
-        ("sampling.topp", "sampling.top_p"),
-        ("sampling.max_tokens", "max_tokens"),
+        ("themes", KEYS, "did you mean theme?"),
+        ("temp", KEYS, "did you mean sampling.temperature?"),
+        ("sampling.temp", KEYS, "did you mean sampling.temperature?"),
+        ("samplng.top_p", KEYS, "did you mean sampling.top_p?"),
+        ("sampling.topp", KEYS, "did you mean sampling.top_p?"),
+        ("sampling.max_tokens", KEYS, "did you mean max_tokens?"),
+        ("zzz", ("a", "b"), "choose from a, b."),
     ],
 )
-def test_the_nearest_name_is_told(typed: str, meant: str) -> None:
-    assert did_you_mean(typed, KEYS) == f"did you mean {meant}?"
-
-
-@pytest.mark.parametrize("typed", ["temp", "sampling.temp"])
-def test_of_several_that_are_begun_the_one_in_its_table_or_the_shortest_is_told(typed: str) -> None:
-    assert did_you_mean(typed, ("system", "template_var", *KEYS)) == "did you mean sampling.temperature?"
-
-
-def test_without_a_near_one_all_are_told_or_what_is_given_for_it() -> None:
-    assert did_you_mean("zzz", ("a", "b")) == "choose from a, b."
+def test_the_nearest_name(typed: str, names: tuple[str, ...], advice: str) -> None:
+    assert did_you_mean(typed, names) == advice
     assert did_you_mean("zzz", ("a", "b"), "it has a and b.") == "it has a and b."
 
 
 NAMES = (
-    *("transformers", "llama", "specchat", "huggingface_hub", "int8", "doctor ", "/", "--", "["),
-    *("accept ", "context ", "tree.", "lookup.", "early-exit.", "there is no ", "a "),
-)
+    "transformers", "llama", "specchat", "huggingface_hub", "int8", "doctor ", "/", "--", "[", "accept ", "context ", "tree.",
+    "lookup.", "early-exit.", "there is no ", "a ",
+)  # fmt: skip
 """Words that may begin a sentence in small letters: programs, commands, settings, and text behind a file's name."""
 
 
@@ -68,15 +60,15 @@ ADVICE = re.compile(
 
 def test_every_sentence_says_what_helps() -> None:
     """Those that are put together elsewhere aside: of them there is nothing but a frame here."""
-    told = [(place, text) for place, text in sentences() if len(text.replace("X", "").split()) > 3]
-    assert not [f"{place}: {text}" for place, text in told if not ADVICE.search(text)]
+    whole = [(place, text) for place, text in sentences() if len(text.replace("X", "").split()) > 3]
+    assert not [f"{place}: {text}" for place, text in whole if not ADVICE.search(text)]
 
 
 def test_every_sentence_is_one_line_that_begins_and_ends_as_a_sentence_does() -> None:
     """It may end with a command, or with what another program said."""
-    found = list(sentences())
-    assert len(found) > 450
-    for place, text in found:
+    places = list(sentences())
+    assert len(places) > 450
+    for place, text in places:
         assert text.isprintable(), place
         assert "  " not in text, place
         assert text[0].isupper() or text.startswith(NAMES), f"{place}: {text}"

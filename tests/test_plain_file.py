@@ -11,7 +11,6 @@ from specchat import plain_file
 from specchat.app.cli.bench.items import read_items
 from specchat.app.saved import reading as saved
 from specchat.app.settings import file as settings_file
-from specchat.app.settings import toml
 from specchat.app.theming import themes
 from specchat.backends import UserError, load_model
 from specchat.backends.transcripts import scan_transcripts
@@ -38,14 +37,24 @@ def test_what_is_no_ordinary_file_is_refused(tmp_path: Path) -> None:
             plain_file.read_bytes(path)
 
 
-def test_a_pipe_put_there_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("text")
+def test_what_only_looks_ordinary_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe put there after the look at the file, and a file as /proc/kmsg, whose reader waits for the next message."""
+    file = tmp_path / "file"
+    file.write_text("text")
     os.mkfifo(tmp_path / "fifo")
-    ordinary, look = os.stat(tmp_path / "file"), os.stat
+    ordinary, stat = os.stat(file), os.stat
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "stat", lambda path, **given: ordinary if path == tmp_path / "fifo" else look(path, **given))
+        patch.setattr(os, "stat", lambda path, **options: ordinary if path == tmp_path / "fifo" else stat(path, **options))
         with pytest.raises(OSError, match="not a regular file"):
             plain_file.read_bytes(tmp_path / "fifo")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *_: reading)
+        patch.setattr(os, "fstat", lambda _: ordinary)
+        with pytest.raises(OSError, match="not a regular file"):
+            plain_file.read_bytes(file)
+    os.close(writing)
 
 
 def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
@@ -73,20 +82,6 @@ def test_names_that_lead_nowhere(spec: str) -> None:
         load_model(spec)
 
 
-def test_an_ordinary_file_with_nothing_to_read_yet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As /proc/kmsg: `stat` calls it an ordinary file, and a reader of it waits for the next message.
-    (tmp_path / "file").write_text("text")
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    ordinary = os.stat(tmp_path / "file")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", lambda *_: reading)
-        patch.setattr(os, "fstat", lambda _: ordinary)
-        with pytest.raises(OSError, match="not a regular file"):
-            plain_file.read_bytes(tmp_path / "file")
-    os.close(writing)
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_what_a_person_wrote_is_read_with_or_without_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
     """Every kind of file that people write by hand."""
@@ -103,10 +98,3 @@ def test_what_a_person_wrote_is_read_with_or_without_a_byte_order_mark(tmp_path:
     messages = '[{"role": "user", "content": "é"}, {"role": "assistant", "content": "a"}]'
     assert len(scan_transcripts(file("records.jsonl", f'{{"messages": {messages}}}\n'))[0]) == 1
     assert saved.read(file("chat.json", '{"format": "chat", "version": 1}'), "chat", 1, bool)
-
-
-def test_a_changed_file_keeps_its_line_ends_and_its_mark(tmp_path: Path) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_bytes('\ufeffmethod = "lookup"\r\n# mine\r\n'.encode())
-    toml.write(file, (toml.read_text(file) or "").replace("lookup", "draft"))
-    assert file.read_bytes() == '\ufeffmethod = "draft"\r\n# mine\r\n'.encode()

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Answer
 from specchat.app.chat.methods import Method, get_method
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
@@ -24,29 +26,22 @@ from ..fakes.pilots import idle
 
 INFO = ModelInfo("builtin", "transformers", "cpu", "float32", parameters=6_750_000, context=4096)
 
-METHODS = {
-    method.name: method
-    for method in (
-        replace(
-            get_method("greedy"), summary="One token per forward pass.", pays="Always works; the reference for the others."
-        ),
-        replace(
-            get_method("recompute"),
-            summary="Plain decoding without a KV cache.",
-            pays="Never; it shows what the cache saves.",
-        ),
-        replace(
-            get_method("lookup"),
-            summary="Drafts what followed the last few tokens earlier in the text.",
-            pays="Wherever the answer repeats the prompt.",
-            paper="Saxena 2023",
-            params=({"name": "max_ngram", "default": 3, "doc": "Longest n-gram looked for."},),
-        ),
-        Method(
-            "soft", "text", "lossy", "Accepts drafts that are nearly as probable as the model's choice.", "For speed alone."
-        ),
-    )
+TEXTS = {
+    "greedy": ("One token per forward pass.", "Always works; the reference for the others."),
+    "recompute": ("Plain decoding without a KV cache.", "Never; it shows what the cache saves."),
+    "lookup": ("Drafts what followed the last few tokens earlier in the text.", "Wherever the answer repeats the prompt."),
 }
+"""Summary and advice of each method of the tests."""
+
+METHODS = {name: replace(get_method(name), summary=summary, pays=pays) for name, (summary, pays) in TEXTS.items()}
+METHODS["lookup"] = replace(
+    METHODS["lookup"],
+    paper="Saxena 2023",
+    params=({"name": "max_ngram", "default": 3, "doc": "Longest n-gram looked for."},),
+)
+METHODS["soft"] = Method(
+    "soft", "text", "lossy", "Accepts drafts that are nearly as probable as the model's choice.", "For speed alone."
+)
 
 TEXT = (
     "Prompt lookup looks for the last few tokens earlier in the text and drafts what followed them there. The model then "
@@ -56,53 +51,58 @@ TEXT = (
 
 
 def steps(text: str = TEXT, *, method: str = "lookup", drafts: bool = True, seed: int = 1) -> list[StepRecord]:
-    """`text` as steps of one to six tokens (one where `drafts` is False); the same for the same seed."""
+    """Cut `text` into steps of one to six tokens (one where `drafts` is False); the same for the same seed."""
     pick = random.Random(seed)
     words = re.findall(r"\s*\S{1,5}|\s+", text)
-    out = []
+    drafted = 6 if drafts else 0
+    times: dict[str, Any] = {"draft_seconds": 0.0001, "forward_seconds": 0.03, "other_seconds": 0.0009}
+    records = []
     while words:
         count = pick.choice((1, 1, 2, 3, 6)) if drafts else 1
-        taken, words = words[:count], words[count:]
-        drafted = 6 if drafts else 0
-        out.append(
-            StepRecord(
-                method, list(range(len(taken))), "".join(taken), drafted, len(taken) - 1, 1 + drafted, 0.0001, 0.03, 0.0009
-            )
-        )
-    return out
+        chunk, words = words[:count], words[count:]
+        ids = list(range(len(chunk)))
+        records.append(StepRecord(method, ids, "".join(chunk), drafted, len(ids) - 1, 1 + drafted, **times))
+    return records
 
 
 VOCABULARY = [
-    *(
-        " the", " lamp", " and", " wrote", " old", " a", " poem", " about", " of", " light", " on", "\n", ".",
-        " Every", " evening",
-    ),
-    *(" Ana", " climbed", " stairs", " lit", " weather", " into", " book"),
+    " the", " lamp", " and", " wrote", " old", " a", " poem", " about", " of", " light", " on", "\n", ".", " Every",
+    " evening", " Ana", " climbed", " stairs", " lit", " weather", " into", " book",
 ]  # fmt: skip
-"""Token texts by id, for `tree_steps`."""
+"""Token texts by id, for `trees`."""
+
+
+def fusion_step(result: tuple[list[int], str, int, int], seconds: tuple[float, float, float], **tree: Any) -> StepRecord:
+    """Make a step of `fusion` of its tokens, text, drafted and accepted counts, and draft, forward and other seconds."""
+    tokens, text, drafted, accepted = result
+    times: dict[str, Any] = dict(zip(("draft_seconds", "forward_seconds", "other_seconds"), seconds, strict=True))
+    return StepRecord("fusion", tokens, text, drafted, accepted, 1 + drafted, **times, **tree)
 
 
 def trees() -> list[StepRecord]:
-    """Four steps: a plain one, a branching tree, a chain that is accepted whole, and one of which nothing is."""
+    """Make four steps: a plain one, a branching tree, a chain that is accepted whole, and a tree that is rejected whole."""
     return [
-        StepRecord("fusion", [13], " Every", 0, 0, 1, 0.0001, 0.0071, 0.0002, probs=[0.62]),
-        StepRecord(
-            *("fusion", [14, 15, 16, 0], " evening Ana climbed the", 7, 3, 8, 0.0004, 0.0093, 0.0003),
+        fusion_step(([13], " Every", 0, 0), (0.0001, 0.0071, 0.0002), probs=[0.62]),
+        fusion_step(
+            ([14, 15, 16, 0], " evening Ana climbed the", 7, 3),
+            (0.0004, 0.0093, 0.0003),
             tree_tokens=[13, 14, 4, 15, 16, 9, 10, 8],
             tree_parents=[-1, 0, 0, 1, 3, 3, 5, 4],
             path=[0, 1, 3, 4],
             probs=[0.91, 0.03, 0.88, 0.54, 0.21, 0.4, 0.02, 0.97],
             note="From 15 guesses that had been worth it.",
         ),
-        StepRecord(
-            *("fusion", [17, 12, 13, 14, 15, 18], " stairs. Every evening Ana lit", 5, 5, 6, 0.0002, 0.0085, 0.0003),
+        fusion_step(
+            ([17, 12, 13, 14, 15, 18], " stairs. Every evening Ana lit", 5, 5),
+            (0.0002, 0.0085, 0.0003),
             tree_tokens=[0, 17, 12, 13, 14, 15],
             tree_parents=[-1, 0, 1, 2, 3, 4],
             path=[0, 1, 2, 3, 4, 5],
             probs=[0.99, 1.0, 0.45, 0.93, 0.999, 0.31],
         ),
-        StepRecord(
-            *("fusion", [0], " the", 3, 0, 4, 0.0003, 0.0082, 0.0003),
+        fusion_step(
+            ([0], " the", 3, 0),
+            (0.0003, 0.0082, 0.0003),
             tree_tokens=[18, 5, 7, 2],
             tree_parents=[-1, 0, 0, 2],
             path=[0],
@@ -149,11 +149,11 @@ class FakeEngine:
 
     def begin(self, records: Sequence[StepRecord] = ()) -> int:
         """Start the answer asked for."""
-        asked = self.asked
-        self.events.append(Started(asked.id, "main", asked.method, "identical", 31, 0))
+        request = self.asked
+        self.events.append(Started(request.id, "main", request.method, "identical", 31, 0))
         if records:
-            self.events.append(Steps(asked.id, list(records)))
-        return asked.id
+            self.events.append(Steps(request.id, list(records)))
+        return request.id
 
     def finish(self, reason: str = "eos", tail: str = "") -> None:
         self.events.append(Finished(self.asked.id, reason, tail, 0.12, 1.32, plain_seconds=0.028))
@@ -201,7 +201,7 @@ def picture(look: str, snap_compare: Any, make_chat: Callable[..., Any]) -> Call
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in."""
     folder = tmp_path / "here"
     folder.mkdir()
@@ -217,10 +217,10 @@ def engine() -> FakeEngine:
 @pytest.fixture
 def dialogue(engine: FakeEngine) -> Dialogue:
     """One whose model is loaded."""
-    made = Dialogue(engine, "builtin", METHODS, "lookup")
+    dialogue = Dialogue(engine, "builtin", METHODS, "lookup")
     engine.loaded()
-    made.drain()
-    return made
+    dialogue.drain()
+    return dialogue
 
 
 def under_way(dialogue: Dialogue, engine: FakeEngine, records: Sequence[StepRecord] = ()) -> int:
@@ -274,16 +274,16 @@ def make_chat(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def make_kept(make_chat: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Makes the app with a history, in `data`."""
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    made: list[Recorder] = []
+    recorders: list[Recorder] = []
 
     def make(**changes: Any) -> Any:
         app = make_chat(**changes)
         app.chat_history.recorder = Recorder()
-        made.append(app.chat_history.recorder)
+        recorders.append(app.chat_history.recorder)
         return app
 
     yield make
-    for recorder in made:
+    for recorder in recorders:
         recorder.close()
 
 
@@ -294,15 +294,30 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def recorder(file: Path) -> Iterator[Recorder]:
-    made = Recorder(file)
-    yield made
-    made.close()
+    recorder = Recorder(file)
+    yield recorder
+    recorder.close()
 
 
 def keep(recorder: Recorder, dialogue: Dialogue) -> None:
     """Let the history take in the chat, and wait until it has."""
     recorder.note(dialogue)
     assert recorder.settle()
+
+
+def facts(transcript: Transcript) -> list[Any]:
+    """List everything that a chat consists of."""
+    out: list[Any] = [transcript.system]
+    for entry in transcript.entries:
+        if not isinstance(entry, Answer):
+            out.append((type(entry), entry.text, getattr(entry, "severity", None)))
+            continue
+        figures = entry.figures
+        out.append((entry.method, entry.label, entry.reason, entry.methods, entry.runs, list(entry.log)))
+        out.append((figures.prompt_tokens, figures.tokens, figures.steps, figures.drafted, figures.accepted))
+        out.append([entry.pieces.text(token) for token in entry.log.tokens])
+        out.append((figures.prefill_seconds, figures.decode_seconds, entry.totals.runs, list(entry.by_method)))
+    return out
 
 
 @pytest.fixture
@@ -319,7 +334,7 @@ def say(engine: Any, dialogue: Dialogue, make_steps: Callable[..., Any]) -> Call
         prompt: str, text: str | None = None, finish: bool = True, steps: Sequence[StepRecord] | None = None, **more: Any
     ) -> None:
         assert dialogue.submit(prompt)
-        records = list(steps) if steps else (make_steps(**more) if text is None else make_steps(text, **more))
+        records = list(steps or make_steps(*([] if text is None else [text]), **more))
         engine.begin()
         engine.events.append(Steps(engine.asked.id, records))
         if finish:

@@ -1,4 +1,4 @@
-"""What the tests in a real terminal share."""
+"""Fixtures of the tests in a real terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def typed(env: dict[str, str]) -> list[str]:
     """The text being typed, as the history has it."""
     with Store(Path(env["SPECCHAT_DATA"]) / "history.db") as store:
         rows = store.db.execute("SELECT json FROM drafts").fetchall()
-    return [each["text"] for (row,) in rows for drafts in json.loads(row)[1].values() for each in drafts]
+    return [draft["text"] for (row,) in rows for drafts in json.loads(row)[1].values() for draft in drafts]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ..cases import FULL
 from ..fakes.engines import COUNTING
 from ..fakes.records import recorded_model
 from ..fakes.terminal import Terminal
-from .conftest import SPECCHAT, listed, typed
+from .conftest import SPECCHAT, listed
 
 SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke. "
 
@@ -108,9 +108,6 @@ def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
         terminal.quit()
 
 
-# The draft in an editor, in a real terminal: small programs of the test's own are the editors
-
-
 Editor = Callable[..., dict[str, str]]
 
 
@@ -135,9 +132,7 @@ def slow_model(tmp_path: Path) -> list[str]:
     return ["--model", model, "--method", "greedy"]
 
 
-def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
-    editor: Editor, slow_model: list[str], tmp_path: Path
-) -> None:
+def test_an_answer_goes_on_behind_the_editor(editor: Editor, slow_model: list[str], tmp_path: Path) -> None:
     # The shell must not die of ctrl+c either.
     wait = 'trap \'\' INT QUIT; echo EDITOR OPEN; cat "$1"; until [ -e "$GO" ]; do sleep 0.05; done; '
     env = editor(wait + 'printf " and more\\n" >> "$1"')
@@ -174,9 +169,6 @@ def test_ctrl_z_stops_no_editor_that_no_shell_could_resume(editor: Editor, slow_
         Path(env["GO"]).touch()
         terminal.wait("written")
         terminal.quit()
-
-
-# The history in a real pseudo-terminal: a chat that is killed in mid-answer is there again
 
 
 WORDS = " ".join(f"lantern-{n}" for n in range(400))
@@ -216,30 +208,6 @@ def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], k
         terminal.quit()
 
 
-@pytest.mark.slow
-def test_what_is_typed_comes_back_after_a_kill_and_not_in_another_window(env: dict[str, str], keeper_record: str) -> None:
-    command = [SPECCHAT, "--model", keeper_record]
-    with Terminal(command, env=env) as killed, Terminal(command, env=env) as alive:
-        for terminal, text in ((killed, "half a thought"), (alive, "another one")):
-            terminal.wait("identical")
-            terminal.send(text)
-            terminal.wait(text)
-        while not {"half a thought", "another one"} <= set(typed(env)):
-            killed.pump()
-        os.kill(killed.process.pid, signal.SIGKILL)
-        killed.process.wait()
-        with Terminal(command, env=env) as after:
-            after.wait("half a thought")
-            assert "another one" not in after.text
-            after.send("\x15")
-            after.quit()
-        alive.send("\x15")
-        alive.quit()
-
-
-# `cat notes | specchat` in a real pseudo-terminal: the text goes with the first message, the keyboard works
-
-
 @pytest.fixture(autouse=True)
 def notes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("".join(f"The lamp number {i} was lit.\n" for i in range(3)))
@@ -249,9 +217,9 @@ def shell(line: str, env: dict[str, str]) -> Terminal:
     return Terminal(["sh", "-c", line], env=env, owned=True)
 
 
-@pytest.mark.parametrize("way", ["cat {notes} | {specchat}", *(["{specchat} < {notes}"] if FULL else [])])
-def test_what_is_piped_in_goes_with_the_first_message(env: dict[str, str], model: str, tmp_path: Path, way: str) -> None:
-    line = way.format(notes=tmp_path / "notes.txt", specchat=f"{SPECCHAT} --model {model}")
+@pytest.mark.parametrize("template", ["cat {notes} | {specchat}", *(["{specchat} < {notes}"] if FULL else [])])
+def test_what_is_piped_in_goes_with_the_first_message(env: dict[str, str], model: str, tmp_path: Path, template: str) -> None:
+    line = template.format(notes=tmp_path / "notes.txt", specchat=f"{SPECCHAT} --model {model}")
     with shell(line, env) as terminal:
         terminal.wait("[standard input]")
         terminal.wait("identical")

@@ -24,13 +24,13 @@ LEAVES = "\x03\x11\x1a"
 
 KEYS = [
     *(chr(code) for code in range(1, 27) if chr(code) not in LEAVES),
-    *("\r", "\x1b", "\t", "\x1b[Z", "\x7f", "\x0f" * 2),
+    "\r", "\x1b", "\t", "\x1b[Z", "\x7f", "\x0f\x0f",
     *(f"\x1b[{final}" for final in "ABCDHF"),
     *(f"\x1b[{number}~" for number in (2, 3, 5, 6, 15, 17, 18, 19, 20)),
     *(f"\x1bO{final}" for final in "PQRS"),
     *(f"\x1b{sign}" for sign in "mxvayuwrgzeshnp/-=,."),
     *"abcdefghijklmnopqrstuvwxyz0123456789?/ ",
-]
+]  # fmt: skip
 PASTES = ["hello\nworld", "/help", "x" * 300, "def f():\n\treturn 1\n"]
 SIZES = [(80, 24), (120, 32), (200, 55), (44, 14)]
 GAPS = [0.0, 0.0, 0.004, 0.02, 0.06, 0.12]

@@ -51,7 +51,7 @@ def off(raw: bytearray) -> list[int]:
 def test_bytes_that_are_no_utf_8_become_a_mark(env: dict[str, str], command: list[str]) -> None:
     with Terminal(command, env=env) as terminal:
         terminal.wait("identical")
-        for data, shown in (
+        for data, text in (
             (b"\xffa", "› �a"),
             (b"gr\xfcn ", "› �agr�n"),
             (b"\x1b[200~M\xfcller\xe9 x\x1b[201~", "M�ller� x"),  # a paste of Latin-1
@@ -60,14 +60,12 @@ def test_bytes_that_are_no_utf_8_become_a_mark(env: dict[str, str], command: lis
             (b"\x1b[200~ \x1b[31mred\x1b[0m\r\x1b[201~", "xü✓ ␛[31mred␛[0m"),  # a log with its colours
         ):
             os.write(terminal.master, data)
-            terminal.wait(shown)
+            terminal.wait(text)
         terminal.quit()
 
 
 @pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
-def test_a_signal_gives_the_terminal_back_and_keeps_chat_and_draft(
-    env: dict[str, str], command: list[str], number: signal.Signals
-) -> None:
+def test_a_signal_keeps_chat_and_draft(env: dict[str, str], command: list[str], number: signal.Signals) -> None:
     with Terminal(command, env=env) as terminal:
         before = termios.tcgetattr(terminal.master)
         terminal.wait("identical")
@@ -183,9 +181,6 @@ def test_the_terminal_alone_tells_its_size(env: dict[str, str], command: list[st
         terminal.quit()
 
 
-# Real processes from their first moment on: ctrl+c at any instant, a closed pipe, arguments in any locale
-
-
 INSTANTS = 60 if FULL else 4
 """SPECCHAT_FULL=1 presses ctrl+c 60 times within 2 s of the start; else a few times within the first."""
 
@@ -212,20 +207,20 @@ def test_ctrl_c_at_any_instant_ends_with_130_and_says_nothing(env: dict[str, str
         finished = process.poll() is not None
         process.send_signal(signal.SIGINT)
         code = process.wait(120)
-        said = process.communicate()[1].decode()
-        starting = TREE not in said or "init_import_site" in said  # whose finder of this package may lie in the tree
-        if starting and ("KeyboardInterrupt" in said or code == -signal.SIGINT):
+        errors = process.communicate()[1].decode()
+        starting = TREE not in errors or "init_import_site" in errors  # whose finder of this package may lie in the tree
+        if starting and ("KeyboardInterrupt" in errors or code == -signal.SIGINT):
             seconds *= 1.2  # Python itself was still starting, on a busy machine: nothing of specchat ran yet
             continue
         reached += 1
-        assert (code, said) == ((0 if finished else 130), "")
+        assert (code, errors) == ((0 if finished else 130), "")
 
 
 @pytest.mark.parametrize(
     "command", [["methods"], ["run", "hello"], *([["--help"], ["run", "--jsonl", "hello"]] if FULL else [])]
 )
 def test_a_closed_pipe_ends_quietly(env: dict[str, str], model: str, command: list[str]) -> None:
-    """As `… | true` does, whose end comes before the first line."""
+    """Close the pipe before the first line, as `… | true` does."""
     reading, writing = os.pipe()
     os.close(reading)
     command = [*SPECCHAT, *(["--model", model] if command[0] == "run" else []), *command]

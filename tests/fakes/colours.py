@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import dist
 
+from textual.color import Color
+
 Channels = tuple[float, float, float]
 
 _SIGHTS: dict[str, tuple[Channels, Channels, Channels]] = {
@@ -15,11 +17,6 @@ _SIGHTS: dict[str, tuple[Channels, Channels, Channels]] = {
 
 SIGHTS = tuple(_SIGHTS)
 """Kinds of colour-blind sight."""
-
-
-def rgb(colour: str) -> tuple[int, int, int]:
-    """Red, green and blue of `#rrggbb`, 0 to 255."""
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def luminance(colour: str) -> float:
@@ -35,11 +32,11 @@ def contrast(one: str, other: str) -> float:
 
 
 def distance(one: str, other: str) -> float:
-    """Measure how far apart two colours look: CIE 1976 Lab, where 2 can just be noticed and black is 100 from white."""
-    return dist(lab(one), lab(other))
+    """Distance of two colours in CIE 1976 Lab, where 2 can just be noticed and black is 100 from white."""
+    return dist(_lab(one), _lab(other))
 
 
-def lab(colour: str) -> Channels:
+def _lab(colour: str) -> Channels:
     """CIE Lab under daylight (D65): lightness 0 to 100, green to red, blue to yellow."""
     red, green, blue = _linear(colour)
     x = (0.4124564 * red + 0.3575761 * green + 0.1804375 * blue) / 0.95047
@@ -49,15 +46,15 @@ def lab(colour: str) -> Channels:
     return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
 
-def seen(colour: str, sight: str) -> str:
-    """Show a colour as someone with one of SIGHTS sees it."""
+def simulate(colour: str, sight: str) -> str:
+    """A colour as eyes with one of SIGHTS see it."""
     linear = _linear(colour)
     mixed = (sum(share * channel for share, channel in zip(row, linear, strict=True)) for row in _SIGHTS[sight])
     return "#" + "".join(f"{_byte(channel):02x}" for channel in mixed)
 
 
 def _linear(colour: str) -> Channels:
-    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in rgb(colour)))
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in Color.parse(colour).normalized)
     return red, green, blue
 
 

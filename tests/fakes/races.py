@@ -1,8 +1,7 @@
-"""Races without an engine and on a real one: what their tests share."""
+"""Races without an engine, and on a real one."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,12 +17,13 @@ from specchat.engine.messages import Finished, Generate, Started, StepRecord, St
 from specchat.engine.options import AnswerOptions
 
 from ..cases import FULL
+from .engines import wait_until
 
 LABELS = {"soft": "lossy"}
 
 
 def started(dialogue: Dialogue, entries: Sequence[RaceEntry], prompt: str = "Hello") -> Race:
-    """A race under way."""
+    """Start a race."""
     race = Race(dialogue, prompt, [{"role": "user", "content": prompt}], entries)
     dialogue.listener = race.handle
     race.start()
@@ -33,27 +33,22 @@ def started(dialogue: Dialogue, entries: Sequence[RaceEntry], prompt: str = "Hel
 def asked(engine: Any, index: int) -> Generate:
     """The last answer asked for in a lane, counted from 0 in the order in which they were asked for."""
     latest = {command.lane: command for command in engine.sent if isinstance(command, Generate) and command.lane != "main"}
-    request: Generate = latest[sorted(latest)[index]]
-    return request
+    return latest[sorted(latest)[index]]
 
 
 def records(method: str, tokens: Sequence[int], size: int = 1, seconds: float = 0.01) -> list[StepRecord]:
-    """Steps of `size` tokens; a token's text is its number. Of one token they are wrong guesses of a method that drafts."""
-    alone = (0, 0, 1) if method == "greedy" else (1, 0, 2)
-    return [
-        StepRecord(
-            method,
-            list(tokens[i : i + size]),
-            "".join(f"{token} " for token in tokens[i : i + size]),
-            *((size - 1, len(tokens[i : i + size]) - 1, size) if size > 1 else alone),
-            forward_seconds=seconds,
-        )
-        for i in range(0, len(tokens), size)
-    ]
+    """Make steps of `size` tokens, a token's text its number. One token is a wrong guess of a method that drafts."""
+    out = []
+    for start in range(0, len(tokens), size):
+        chunk = list(tokens[start : start + size])
+        drafted = size - 1 if size > 1 else int(method != "greedy")
+        text = "".join(f"{token} " for token in chunk)
+        out.append(StepRecord(method, chunk, text, drafted, len(chunk) - 1, 1 + drafted, forward_seconds=seconds))
+    return out
 
 
 def begin(engine: Any, index: int) -> int:
-    """A lane's answer begins; its id."""
+    """Begin a lane's answer; its id."""
     command = asked(engine, index)
     label = LABELS.get(command.method, "identical")
     engine.events.append(Started(command.id, command.lane, command.method, label, 31, 0))
@@ -61,12 +56,12 @@ def begin(engine: Any, index: int) -> int:
 
 
 def write(engine: Any, index: int, steps: list[StepRecord]) -> None:
-    """A lane writes."""
+    """Have a lane write."""
     engine.events.append(Steps(asked(engine, index).id, steps))
 
 
 def finish(engine: Any, index: int, busy: float, prefill: float = 0.1, reason: str = "eos") -> None:
-    """A lane comes to its end."""
+    """End a lane."""
     engine.events.append(Finished(asked(engine, index).id, reason, "", prefill, busy))
 
 
@@ -82,16 +77,17 @@ def run(engine: Any, race: Race, lanes: Sequence[tuple[Sequence[int], int, float
 
 
 LENGTH = 64 if FULL else 32
-"""Answers of beam search that are not those of greedy."""
+"""Tokens of an answer, of which beam search gives others than greedy."""
 
 
-def until(dialogue: Dialogue, enough: Callable[[], bool], seconds: float = 120) -> None:
-    """Take in what the engine says until something has come about."""
-    deadline = time.monotonic() + seconds
-    while not enough():
-        assert time.monotonic() < deadline, "it did not come about"
+def until(dialogue: Dialogue, enough: Callable[[], bool]) -> None:
+    """Take in the engine's events until something has come about."""
+
+    def drained() -> bool:
         dialogue.drain()
-        time.sleep(0.002)
+        return enough()
+
+    wait_until(drained)
 
 
 def finished(race: Race) -> RaceRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import os
 import pty
 import select
@@ -21,6 +22,15 @@ PATIENCE = 120.0
 """Seconds before a test gives up: a machine that does much else may be this slow."""
 
 OWNING = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+
+
+class Tty(io.StringIO):
+    """A stream that claims to be a terminal and keeps what it gets."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
 
 
 class Terminal:

@@ -55,10 +55,6 @@ def test_a_message_that_only_looks_framed_never_crashes(text: str) -> None:
     assert folded(text)
 
 
-def test_messages_without_attachments_stay_as_they_are() -> None:
-    assert folded("Hello\n```\ncode\n```") == "Hello\n```\ncode\n```"
-
-
 def test_what_an_at_sign_names() -> None:
     message = """See @a.txt, @"my notes.md" and @'x y' but not me@home.org or @@property @ "@"."""
     assert list(mentioned(message)) == ["a.txt,", "my notes.md", "x y"]
@@ -130,14 +126,14 @@ names = st.lists(st.text("abcXY/._-é", min_size=1, max_size=20), max_size=30, u
 
 
 @given(st.text("abcXY/._-é", max_size=5), names)
-def test_completions_have_the_typed_letters_in_order_and_the_exact_name_first(query: str, known: list[str]) -> None:
-    found = ranked(query, known, most=100)
-    assert set(found) <= set(known)
-    for name in known:
+def test_completions_have_the_typed_letters_in_order_and_the_exact_name_first(query: str, candidates: list[str]) -> None:
+    matches = ranked(query, candidates, most=100)
+    assert set(matches) <= set(candidates)
+    for name in candidates:
         letters = iter(name.casefold())
-        assert (name in found) == all(letter in letters for letter in query.casefold())
-    if query.casefold() in found and "/" not in query:
-        best = score(query, found[0])
+        assert (name in matches) == all(letter in letters for letter in query.casefold())
+    if query.casefold() in matches and "/" not in query:
+        best = score(query, matches[0])
         assert best is not None
         assert best >= (score(query, query.casefold()) or 0)
 
@@ -148,6 +144,6 @@ def test_a_name_that_is_no_utf8_is_found_as_it_is_shown(tmp_path: Path, monkeypa
     Path(name).write_text("lamp")
     assert names_below(tmp_path) == names_in("") == ["no\\udcffte.txt"]
     for message in (texts([f"look @{name} \udcff"])[0], f"look @{names_in('')[0]}"):
-        (found,) = attach(message)[1]
-        assert found.text == "lamp"
+        (attachment,) = attach(message)[1]
+        assert attachment.text == "lamp"
     assert texts([f"look @{name} \udcff"]) == [f"look @{name} \ufffd"]

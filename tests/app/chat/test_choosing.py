@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, first_method, shortlist, why_plain
-from specchat.app.chat.methods import GROUPS, LABELS, DraftLength, draft_length, get_method, known_methods, why_no_length
+from specchat.app.chat.methods import LABELS, DraftLength, draft_length, get_method, known_methods, why_no_length
 from specchat.backends.info import ModelInfo
 from specchat.decoders.registry import BUILT_IN, methods
 from specchat.engine.catalog import get, parse_params
@@ -22,13 +22,6 @@ NOT_TRAINED = {name: "it needs a trained drafter." for name, method in METHODS.i
 NO_DRAFT = {"draft": "it needs a draft model.", "tree": "it needs a draft model.", **NOT_TRAINED}
 
 NONE = ModelInfo()
-
-
-def test_every_method_stands_with_its_group() -> None:
-    groups = [method.group for method in METHODS.values()]
-    assert groups == sorted(groups, key=list(GROUPS).index)
-    assert {name for name, method in METHODS.items() if method.group == "plain"} == {"greedy", "recompute", "beam"}
-    assert {name for name, method in METHODS.items() if method.group == "draft model"} == {"draft", "tree"}
 
 
 def test_the_short_list() -> None:
@@ -86,9 +79,6 @@ def test_speeds_are_the_last_comparison_on_one_model() -> None:
     assert speeds.ratio("two", "draft") is None
 
 
-# Every method is explained
-
-
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_an_explanation_is_two_to_four_sentences(name: str) -> None:
     text = METHODS[name].explains
@@ -106,9 +96,6 @@ def test_of_a_method_that_is_not_here_the_name_is_known() -> None:
 
 def test_every_label_is_explained() -> None:
     assert {method.label for method in methods().values()} <= set(LABELS)
-
-
-# The keys that change how much a method drafts
 
 
 DRAFTING = [name for name, method in METHODS.items() if not method.undrafted]
@@ -138,7 +125,7 @@ def test_every_method_has_a_length_or_a_reason(name: str) -> None:
 def test_the_keys_reach_the_limits_and_stay_there(name: str, direction: int) -> None:
     method = METHODS[name]
     settings: dict[str, int] = {}
-    seen: list[int] = []
+    values: list[int] = []
     for _ in range(40):
         length = draft_length(method, settings)
         assert length is not None
@@ -146,9 +133,9 @@ def test_the_keys_reach_the_limits_and_stay_there(name: str, direction: int) -> 
         parse_params(get(name), settings)  # the method takes it
         if settings[length.setting] == length.value:
             break
-        seen.append(settings[length.setting])
+        values.append(settings[length.setting])
     assert length is not None
-    assert seen == sorted(seen, reverse=direction < 0)
+    assert values == sorted(values, reverse=direction < 0)
     assert length.value == (length.high if direction > 0 else length.low)
 
 
@@ -182,12 +169,3 @@ async def test_longer_and_shorter_in_mid_answer(make_chat: Make, engine: Any, ma
         assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 8})
         assert "lookup · nodes 16 → 8" in status(app)
         assert app.chat_screen.input.text == "d"
-
-
-async def test_a_method_without_a_length_says_so(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(method="greedy"), size=(100, 30)) as (app, pilot):
-        await answering(app, pilot, engine, make_steps()[:4])
-        sent = len(engine.sent)
-        await pilot.press("ctrl+up")
-        assert "greedy drafts nothing" in status(app)
-        assert len(engine.sent) == sent

@@ -27,7 +27,7 @@ from ...fakes.thoughts import THINKING, THOUGHT, thinking_steps
 def answer_of(*runs: tuple[int, str], method: str = "lookup") -> Answer:
     answer = Answer(method, "identical")
     for count, text in runs:
-        answer.add(StepRecord(method, list(range(count)), text, 6, count - 1, 7, 0.0, 0.1, 0.0))
+        answer.add(StepRecord(method, list(range(count)), text, drafted=6, accepted=count - 1, nodes=7, forward_seconds=0.1))
     return answer
 
 
@@ -42,17 +42,6 @@ def answer_of(*runs: tuple[int, str], method: str = "lookup") -> Answer:
 )
 def test_runs_that_touch_differ(texts: tuple[str, ...], shades: list[int]) -> None:
     assert [run.shade for run in answer_of(*((3, text) for text in texts)).runs] == shades
-
-
-def test_figures() -> None:
-    answer = answer_of((4, "abcd"), (1, "e"))
-    figures = answer.figures
-    assert (figures.tokens, figures.steps, figures.drafted, figures.accepted) == (5, 2, 12, 3)
-    assert figures.tokens_per_step == 2.5
-    assert figures.tokens_per_second == pytest.approx(25)
-    assert figures.acceptance == 0.25
-    assert Figures().acceptance is None
-    assert Figures().tokens_per_second == 0
 
 
 def test_live_speed_looks_back_a_second() -> None:
@@ -71,18 +60,37 @@ def test_an_answer_takes_what_the_engine_says() -> None:
     answer.take(Started(1, "main", "lookup", "identical", 30, 10))
     answer.take(Prefilling(1, 20, 29, 0.1))
     assert (answer.method, answer.label, answer.prefill) == ("lookup", "identical", (20, 29))
-    answer.take(Steps(1, [StepRecord("lookup", [1, 2], "ab", 4, 1, 5, 0.1, 0.2, 0.1, ahead=3, wasted=2)]))
+    answer.take(
+        Steps(
+            1,
+            [
+                StepRecord(
+                    "lookup",
+                    [1, 2],
+                    "ab",
+                    4,
+                    1,
+                    5,
+                    draft_seconds=0.1,
+                    forward_seconds=0.2,
+                    other_seconds=0.1,
+                    ahead=3,
+                    wasted=2,
+                )
+            ],
+        )
+    )
     answer.take(Switched(1, "greedy", "lossy"))
     answer.take(Failed(1, "user", "Cannot switch.", ended=False))
     assert (answer.label, answer.done, answer.ending) == ("lossy", False, "")
     answer.take(Finished(1, "eos", "c", 0.25, 1.25))
     figures = answer.figures
     assert (figures.prompt_tokens, figures.reused, figures.prefill_seconds, figures.decode_seconds) == (30, 10, 0.25, 1.0)
-    told = answer_json(answer)
-    assert (told["text"], told["token_ids"], told["runs"]) == ("abc", [1, 2], [2])
-    assert (told["method"], told["finish_reason"], told["draft_tokens"]) == ("lookup", "eos", 4)
-    assert (told["ahead_tokens"], told["wasted_tokens"]) == (3, 2)
-    assert told["tokens_per_second"] == pytest.approx(2 / 0.4)
+    body = answer_json(answer)
+    assert (body["text"], body["token_ids"], body["runs"]) == ("abc", [1, 2], [2])
+    assert (body["method"], body["finish_reason"], body["draft_tokens"]) == ("lookup", "eos", 4)
+    assert (body["ahead_tokens"], body["wasted_tokens"]) == (3, 2)
+    assert body["tokens_per_second"] == pytest.approx(2 / 0.4)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +140,7 @@ def test_rows_of_an_answer() -> None:
     answer = answer_of()
     block = EntryBlock(answer, 140)
     assert (block.height, block.row(0).last) == (2, True)  # the cursor, before there is text
-    answer.add(StepRecord("lookup", [1, 2], "first\nsecond", 3, 1, 4, 0.0, 0.1, 0.0))
+    answer.add(StepRecord("lookup", [1, 2], "first\nsecond", drafted=3, accepted=1, nodes=4, forward_seconds=0.1))
     assert block.update() == 0
     assert [block.row(i).text for i in range(block.height)] == ["first", "second", ""]
     assert [block.row(i).last for i in range(2)] == [False, True]
@@ -141,15 +149,15 @@ def test_rows_of_an_answer() -> None:
     assert block.closed
     rows = [block.row(i) for i in range(block.height)]
     assert [row.kind for row in rows] == ["answer", "answer", "blank", "figures", "blank"]
-    told = "20.0 tokens/s · lookup"
-    assert rows[3].text == f"Token limit · 2.0 tokens a pass · {told}"
+    speed = "20.0 tokens/s · lookup"
+    assert rows[3].text == f"Token limit · 2.0 tokens a pass · {speed}"
     assert rows[3].styles == ("warning", *["quiet"] * 6)
 
 
 def test_an_answer_whose_passes_turn_out_unknown_loses_its_colours() -> None:
     answer = Answer("server", "")
     answer.take(Started(1, "main", "server", "", 9, 0, certainty="exact"))
-    answer.take(Steps(1, [StepRecord("server", [1, 2, 3], " the sea", 4, 2, 5)]))
+    answer.take(Steps(1, [StepRecord("server", [1, 2, 3], " the sea", drafted=4, accepted=2, nodes=5)]))
     assert (answer.runs[0].shade, answer.figures.tokens_per_step) == (0, 3.0)
     answer.take(Finished(1, "eos", "", 0.1, 0.2, served={"certainty": "unknown", "tokens": 3, "doubt": "It merged passes."}))
     assert (answer.runs[0].shade, answer.figures.tokens, answer.figures.tokens_per_step) == (-1, 3, 0.0)
@@ -158,8 +166,10 @@ def test_an_answer_whose_passes_turn_out_unknown_loses_its_colours() -> None:
 
 def test_more_of_an_answer_is_one_answer_to_the_model() -> None:
     once, fox, more = answer_of((1, "Once")), answer_of((1, " upon")), answer_of((1, " a time"))
-    told = Transcript([Prompt("Begin"), once, Prompt(""), fox, Prompt(""), more, Prompt("New"), answer_of((1, "x"))]).messages()
-    assert told == [
+    messages = Transcript(
+        [Prompt("Begin"), once, Prompt(""), fox, Prompt(""), more, Prompt("New"), answer_of((1, "x"))]
+    ).messages()
+    assert messages == [
         {"role": "user", "content": "Begin"},
         {"role": "assistant", "content": "Once upon a time"},
         {"role": "user", "content": "New"},
@@ -167,9 +177,6 @@ def test_more_of_an_answer_is_one_answer_to_the_model() -> None:
     ]
     waiting = Transcript([Prompt("Begin"), once, Prompt("")]).messages()
     assert waiting == [{"role": "user", "content": "Begin"}, {"role": "assistant", "content": "Once"}]
-
-
-# The compact log gives back what it took, and tokens have text that is safe to show
 
 
 seconds = st.floats(0, 10, width=32)
@@ -184,20 +191,20 @@ def records(draw: st.DrawFn) -> StepRecord:
         draw(st.sampled_from(["lookup", "greedy", "tree"])),
         draw(st.lists(ids, min_size=1, max_size=6)),
         "",
-        draw(counts),
-        draw(counts),
-        draw(counts),
-        draw(seconds),
-        draw(seconds),
-        draw(seconds),
-        draw(st.lists(ids, min_size=size, max_size=size)),
-        [draw(st.integers(-1, max(0, node - 1))) for node in range(size)],
-        draw(st.lists(st.integers(0, 12), max_size=4)),
-        draw(st.integers(0, 3)),
-        draw(st.lists(st.floats(0, 1, width=32), max_size=12)),
-        draw(st.sampled_from(["", "lookup is off: it loses"])),
-        draw(st.sampled_from([0, 0, 40])),
-        draw(st.sampled_from([0, 0, 2])),
+        drafted=draw(counts),
+        accepted=draw(counts),
+        nodes=draw(counts),
+        draft_seconds=draw(seconds),
+        forward_seconds=draw(seconds),
+        other_seconds=draw(seconds),
+        tree_tokens=draw(st.lists(ids, min_size=size, max_size=size)),
+        tree_parents=[draw(st.integers(-1, max(0, node - 1))) for node in range(size)],
+        path=draw(st.lists(st.integers(0, 12), max_size=4)),
+        carried=draw(st.integers(0, 3)),
+        probs=draw(st.lists(st.floats(0, 1, width=32), max_size=12)),
+        note=draw(st.sampled_from(["", "lookup is off: it loses"])),
+        prefilled=draw(st.sampled_from([0, 0, 40])),
+        earlier=draw(st.sampled_from([0, 0, 2])),
         ahead=draw(st.sampled_from([0, 0, 5])),
         wasted=draw(st.sampled_from([0, 0, 3])),
     )
@@ -224,16 +231,28 @@ def test_there_is_no_step_before_the_first_or_after_the_last() -> None:
 
 def test_an_answer_counts_what_the_decoders_count() -> None:
     answer = Answer("lookup", "identical")
-    tree = StepRecord("lookup", [5, 6, 7], "abc", 4, 2, 5, 0.001, 0.03, 0.0, [4, 5, 6, 9, 8], [-1, 0, 1, 1, 0], [0, 1, 2])
+    tree = StepRecord(
+        "lookup",
+        [5, 6, 7],
+        "abc",
+        4,
+        2,
+        5,
+        draft_seconds=0.001,
+        forward_seconds=0.03,
+        tree_tokens=[4, 5, 6, 9, 8],
+        tree_parents=[-1, 0, 1, 1, 0],
+        path=[0, 1, 2],
+    )
     answer.add(tree)
-    answer.add(StepRecord("greedy", [1], "d", 0, 0, 1, 0.0, 0.02, 0.0))
+    answer.add(StepRecord("greedy", [1], "d", forward_seconds=0.02))
     assert (answer.totals.steps, answer.totals.tokens, answer.totals.nodes) == (2, 4, 6)
     # The third token of the draft was never offered: nothing hangs below the last accepted node.
     assert answer.totals.position_acceptance == [1.0, 1.0]
     assert list(answer.by_method) == ["lookup", "greedy"]
     assert answer.by_method["greedy"].seconds == pytest.approx(0.02, rel=1e-6)
-    kept = answer.log.record(0)
-    assert kept == replace(tree, text="", draft_seconds=_f32(0.001), forward_seconds=_f32(0.03))
+    record = answer.log.record(0)
+    assert record == replace(tree, text="", draft_seconds=_f32(0.001), forward_seconds=_f32(0.03))
 
 
 def _f32(value: float) -> float:
@@ -248,16 +267,13 @@ def test_pieces_are_safe_and_unknown_ones_show_their_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "penalty", "told"),
+    ("reason", "penalty", "advice"),
     [("length", 1.0, "Raise --max-tokens."), ("length", 1.9, "the repetition penalty of 1.9"), ("stop", 1.9, "the schema.")],
 )
-def test_an_answer_that_is_cut_says_what_helps(reason: str, penalty: float, told: str) -> None:
+def test_an_answer_that_is_cut_says_what_helps(reason: str, penalty: float, advice: str) -> None:
     answer = Answer("greedy", "identical", reason=reason, asked={"sampling": {"repetition_penalty": penalty}})
-    assert told in cut_sentence(answer, "--max-tokens")
-    assert ("penalty" in cut_sentence(answer, "--max-tokens")) == ("penalty" in told)
-
-
-# A thought is a part of an answer beside its text: apart in words and in figures, and sent back beside the answer
+    assert advice in cut_sentence(answer, "--max-tokens")
+    assert ("penalty" in cut_sentence(answer, "--max-tokens")) == ("penalty" in advice)
 
 
 TEXT = "It looks for the last few tokens."
@@ -284,10 +300,10 @@ def test_parts_are_apart_and_add_up(seed: int) -> None:
     for name in ("passes", "seconds", "drafted", "accepted"):
         assert getattr(both, name) == pytest.approx(getattr(whole, name))
     assert thought.tokens_per_pass > 0
-    told = answer_json(answer)
-    assert (told["thought"]["text"], told["answer"]["text"], told["text"]) == (THOUGHT, TEXT, TEXT)
-    assert told["thought"]["tokens"] + told["answer"]["tokens"] == told["tokens"]
-    assert told["thought"]["passes"] + told["answer"]["passes"] == pytest.approx(told["steps"])
+    figures = answer_json(answer)
+    assert (figures["thought"]["text"], figures["answer"]["text"], figures["text"]) == (THOUGHT, TEXT, TEXT)
+    assert figures["thought"]["tokens"] + figures["answer"]["tokens"] == figures["tokens"]
+    assert figures["thought"]["passes"] + figures["answer"]["passes"] == pytest.approx(figures["steps"])
 
 
 def test_a_pass_over_the_seam_is_shared_by_its_tokens() -> None:
@@ -349,8 +365,8 @@ def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, 
 def test_drafts_that_a_server_counts_in_all_are_neither_the_thoughts_nor_the_answers() -> None:
     """vLLM tells how many of each pass were accepted, and at the end how many it drafted."""
     answer = Answer("ngram", "server")
-    answer.add(StepRecord("ngram", [1, 2, 3], "Hm.", 0, 2, 1, spans=[[1, 3, 3]]))
-    answer.add(StepRecord("ngram", [4, 5], "Hi", 0, 1, 1, spans=[[0, 2, 2]]))
+    answer.add(StepRecord("ngram", [1, 2, 3], "Hm.", accepted=2, spans=[[1, 3, 3]]))
+    answer.add(StepRecord("ngram", [4, 5], "Hi", accepted=1, spans=[[0, 2, 2]]))
     answer.figures.take_served({"certainty": "exact", "drafted": 12, "accepted": 3})
     answer.finish("eos", "")
     assert (answer.figures.drafted, answer.figures.acceptance) == (12, 0.25)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,80 +32,62 @@ class Situation:
     method: str = "draft"
     passes: int = 60
     length: int = 4
-    """Tokens of a draft in depth."""
-    width: int = 1
-    """Nodes at each depth."""
+    """Tokens of a draft."""
     rates: Callable[[int], float] = lambda position: 0.85
-    """How often a position (from 0) is right if all before it were."""
-    share: Callable[[int], float] = lambda step: 1.0
-    """How often a step has something to draft."""
+    """Chance that a position (from 0) is right if all before it were."""
     draft_token: float = 0.0008
     """Seconds."""
     node: float = 0.03
-    """What a node adds to a pass, in plain passes."""
+    """Cost of a node in a pass, in plain passes."""
     tie: float = 0.0
     """Share of passes whose path the guard ends at a near tie."""
-    other: float = 0.0003
     noise: Callable[[random.Random], float] = lambda rng: rng.gauss(1.0, 0.03)
-    plain: float = PLAIN
     at_load: Mapping[int, float] = field(default_factory=lambda: {1: PLAIN, 4: PLAIN * 1.09, 8: PLAIN * 1.2})
-    prompt: int = 60
-    prefill: float = 0.02
     temperature: float = 0.0
-    info: Mapping[str, Any] = field(default_factory=dict)
-
     settings: Mapping[str, Any] = field(default_factory=dict)
     steps: Sequence[Sequence[Any]] = ()
     """Rows of nodes, draft nodes, accepted ones, the node that the guard left (else −1), parents and path, as they were
     recorded; empty: made up of the figures above."""
 
-    def _made(self, rng: random.Random) -> Iterator[Sequence[Any]]:
-        for step in range(self.passes):
-            drafted = self.length if rng.random() < self.share(step) else 0
+    def _chains(self, rng: random.Random) -> Iterator[Sequence[Any]]:
+        for _ in range(self.passes):
             accepted, tie = 0, False
-            while accepted < drafted and not tie and rng.random() < self.rates(accepted):
+            while accepted < self.length and not tie and rng.random() < self.rates(accepted):
                 tie = rng.random() < self.tie
                 accepted += not tie
-            width = self.width
-            nodes = drafted * width + 1
-            # Depth by depth, each node below the first one of the depth above.
-            below = (max(0, depth * width + 1 - width) for depth in range(drafted) for _ in range(width))
-            path = [0, *(depth * width + 1 for depth in range(accepted))] if drafted else []
-            yield nodes, nodes - 1, accepted, accepted * width + 1 if tie else -1, [-1, *below] if drafted else [], path
+            parents = [-1, *range(self.length)] if self.length else []
+            path = list(range(accepted + 1)) if self.length else []
+            yield self.length + 1, self.length, accepted, accepted + 1 if tie else -1, parents, path
 
     def answer(self, seed: int) -> Answer:
         rng = random.Random(seed)
         answer = Answer(self.method, "identical")
-        made = {"schedule": "constant", "tokens": self.length} if self.method == "draft" and not self.steps else self.settings
-        answer.asked = {"method": self.method, "settings": made, "sampling": {"temperature": self.temperature}}
-        answer.take(Started(1, "main", self.method, "identical", self.prompt, 0))
-        for nodes, drafted, accepted, left, parents, path in self.steps or self._made(rng):
+        constant = {"schedule": "constant", "tokens": self.length}
+        settings = constant if self.method == "draft" and not self.steps else self.settings
+        answer.asked = {"method": self.method, "settings": settings, "sampling": {"temperature": self.temperature}}
+        answer.take(Started(1, "main", self.method, "identical", 60, 0))
+        for nodes, drafted, accepted, left, parents, path in self.steps or self._chains(rng):
             depths = [0]
             for parent in parents[1:]:
                 depths.append(depths[parent] + 1)
-            # Each token is its node; what no node has is −1.
+            record = StepRecord(self.method, [*filter(None, path), left], "x" * (accepted + 1), drafted, accepted, nodes)
             answer.add(
-                StepRecord(
-                    self.method,
-                    [*filter(None, path), left],
-                    "x" * (accepted + 1),
-                    drafted=drafted,
-                    accepted=accepted,
-                    nodes=nodes,
+                replace(
+                    record,
                     draft_seconds=max(depths) * self.draft_token,
-                    forward_seconds=self.plain * (1 + self.node * (nodes - 1)) * max(0.5, self.noise(rng)),
-                    other_seconds=self.other,
-                    tree_tokens=list(range(len(parents))),
+                    forward_seconds=PLAIN * (1 + self.node * (nodes - 1)) * max(0.5, self.noise(rng)),
+                    other_seconds=0.0003,
+                    tree_tokens=list(range(len(parents))),  # each token is its node, −1 one that no node has
                     tree_parents=parents,
                     path=path,
                 )
             )
-        busy = self.prefill + answer.figures.decode_seconds
-        answer.take(Finished(1, "eos", "", self.prefill, busy, plain_seconds=self.plain + self.other))
+        busy = 0.02 + answer.figures.decode_seconds
+        answer.take(Finished(1, "eos", "", 0.02, busy, plain_seconds=PLAIN + 0.0003))
         return answer
 
     def diagnose(self, seed: int = 0) -> Any:
-        return diagnose(self.answer(seed), ModelInfo("m", pass_seconds=tuple(self.at_load.items()), **self.info))
+        return diagnose(self.answer(seed), ModelInfo("m", pass_seconds=tuple(self.at_load.items())))
 
 
 def _spikes(rng: random.Random) -> float:
@@ -114,27 +96,12 @@ def _spikes(rng: random.Random) -> float:
 
 SITUATIONS: dict[str, tuple[Situation, str]] = {
     "a drafter of another family": (Situation(rates=lambda position: 0.15), "drafter"),
-    "drafts of 16 that are right at first": (
-        Situation(length=16, rates=lambda position: 0.9 if position < 3 else 0.3, draft_token=0.002),
-        "too long",
-    ),
-    "drafts of 1 from a perfect drafter": (Situation(length=1, rates=lambda position: 0.98), "too short"),
-    "a story, and a method that copies": (
-        Situation("lookup", rates=lambda position: 0.3, share=lambda step: 0.2, draft_token=0.0),
-        "nothing to copy",
-    ),
     "another program on the machine": (Situation(noise=_spikes), "busy"),
     "three words": (Situation(passes=3), "short"),
-    "a runtime with dear passes": (Situation(node=0.45, at_load={1: PLAIN, 4: PLAIN * 2.4, 8: PLAIN * 4.2}), "dear passes"),
     "a draft model half as large": (Situation(length=3, draft_token=0.006), "dear drafter"),
-    "a hot sampler": (Situation(temperature=1.2, rates=lambda position: 0.45), "drafter"),
-    "trees that hold nothing right": (Situation("eagle", width=4, node=0.005, rates=lambda position: 0.2), "drafter"),
-    "trees that end too soon": (
-        Situation("tree", length=2, width=5, node=0.005, rates=lambda position: 0.95, settings={"depth": 2}),
-        "too short",
-    ),
-    "near ties beside the first path": (Situation("tree", width=3, node=0.005, tie=0.3), "near ties"),
+    "near ties beside the first path": (Situation("tree", node=0.005, tie=0.3), "near ties"),
 }
+"""Causes that no recorded answer below has."""
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -168,11 +135,11 @@ DEAR = {"node": 0.45, "at_load": {1: PLAIN, 4: PLAIN * 2.4, 8: PLAIN * 4.2}}
 def test_a_recorded_answer_gets_the_right_advice(name: str, machine: Mapping[str, Any], cause: str, advice: str) -> None:
     row = RECORDED[name]
     situation = Situation(**{key: row[key] for key in ("method", "settings", "temperature", "steps")}, **machine)
-    found = situation.diagnose()
-    print(why_text(found))
-    assert [each.name for each in found.causes[:1]] == [cause] * bool(cause)
-    assert (found.change.sentence if found.change else "").startswith(advice)
-    assert "another drafter" not in why_text(found)
+    diagnosis = situation.diagnose()
+    print(why_text(diagnosis))
+    assert [cause.name for cause in diagnosis.causes[:1]] == [cause] * bool(cause)
+    assert (diagnosis.change.sentence if diagnosis.change else "").startswith(advice)
+    assert "another drafter" not in why_text(diagnosis)
 
 
 def test_only_an_answer_slower_than_plain_is_blamed_on_something() -> None:
@@ -192,15 +159,17 @@ def test_a_speed_that_was_not_measured_is_compared_with_nothing(why: str, tmp_pa
     setattr(answer.figures, why, True)
     file = tmp_path / "chat.json"
     file.write_text("".join(chat_json(SavedChat(Transcript([Prompt("Hello"), answer])))))
-    for each in (answer, read_chat(file).transcript.answers()[0]):
-        found = diagnose(each, ModelInfo("m", pass_seconds=((1, PLAIN), (4, 2 * PLAIN))))
-        assert (found.speedup, found.causes[0].name) == (0.0, "busy" if why == "contended" else "drafter")
+    for judged in (answer, read_chat(file).transcript.answers()[0]):
+        diagnosis = diagnose(judged, ModelInfo("m", pass_seconds=((1, PLAIN), (4, 2 * PLAIN))))
+        assert (diagnosis.speedup, diagnosis.causes[0].name) == (0.0, "busy" if why == "contended" else "drafter")
 
 
 def test_the_sum_of_the_speed_is_shown() -> None:
-    found = Situation().diagnose()
-    assert found.speedup == pytest.approx(found.tokens / found.cost)
-    assert f"{found.tokens:.2f} tokens ÷ {found.cost:.2f} plain passes = {found.speedup:.1f}×" in why_text(found)
+    diagnosis = Situation().diagnose()
+    assert diagnosis.speedup == pytest.approx(diagnosis.tokens / diagnosis.cost)
+    assert f"{diagnosis.tokens:.2f} tokens ÷ {diagnosis.cost:.2f} plain passes = {diagnosis.speedup:.1f}×" in why_text(
+        diagnosis
+    )
 
 
 def test_the_page_of_one_part_has_figures_of_that_part_only() -> None:
@@ -236,15 +205,15 @@ def test_servers_are_asked_for_what_they_can_do() -> None:
 
 
 def test_the_change_is_expected_to_be_faster_and_is_faster() -> None:
-    """What is expected of shorter drafts is what the same machine and text then give."""
-    rates = lambda position: 0.9 if position < 3 else 0.3  # noqa: E731
-    found = Situation(length=16, rates=rates, draft_token=0.002, passes=400).diagnose()
-    assert found.change.method == "draft"
-    length = found.change.settings["tokens"]
+    """Compare the speedup expected of shorter drafts with the one that the same machine and text then give."""
+    situation = Situation(length=16, rates=lambda position: 0.9 if position < 3 else 0.3, draft_token=0.002, passes=400)
+    diagnosis = situation.diagnose()
+    assert diagnosis.change.method == "draft"
+    length = diagnosis.change.settings["tokens"]
     assert 2 <= length <= 4
-    after = Situation(length=length, rates=rates, draft_token=0.002, passes=400).diagnose().speedup
-    assert found.change.speedup == pytest.approx(after, rel=0.1)
-    assert after > 1.3 * found.speedup
+    after = replace(situation, length=length).diagnose().speedup
+    assert diagnosis.change.speedup == pytest.approx(after, rel=0.1)
+    assert after > 1.3 * diagnosis.speedup
 
 
 def test_what_was_faster_in_this_chat_is_proposed() -> None:

@@ -16,15 +16,15 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 class LastingEngine(EngineClient):
-    """A client whose engine stays for the next command."""
+    """Client whose engine stays for the next command."""
 
     def begin(self) -> LastingEngine:
-        """For the next command; what was said between two is forgotten."""
+        """Forget what came between two commands."""
         self.drain()
         return self
 
     def close(self) -> None:
-        """End what a command left running."""
+        """Cancel what a command left running."""
         for id in [*self._running]:
             self.cancel(id)
         while self._running:
@@ -45,7 +45,7 @@ def lasting_engine() -> Iterator[LastingEngine]:
 def call(
     lasting_engine: LastingEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Call:
-    """Runs `specchat …` in folders of its own; exit code, output and error output."""
+    """Run `specchat …` with empty folders; return exit code, output and error output."""
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     for name in ("data", "cache"):
         monkeypatch.setenv(f"SPECCHAT_{name.upper()}", str(tmp_path / name))

@@ -35,13 +35,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(shell: str, line: str, **more: str) -> str:
-    """What specchat answers to a shell; in this process, as each of its own would take a third of a second."""
+    """Return the answer to a shell, asked in this process: another one takes a third of a second."""
     words = line.split(" ")
-    told = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)} if shell == "bash" else {"_TYPER_COMPLETE_ARGS": line}
+    variables = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)} if shell == "bash" else {"_TYPER_COMPLETE_ARGS": line}
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.setattr(sys, "argv", [SPECCHAT])
-        for name, value in {"_SPECCHAT_COMPLETE": f"complete_{shell}", **told, **more}.items():
+        for name, value in {"_SPECCHAT_COMPLETE": f"complete_{shell}", **variables, **more}.items():
             patch.setenv(name, value)
         with pytest.raises(SystemExit):
             cli.main()
@@ -96,10 +96,10 @@ def test_chats_are_offered_by_number(shell: str, home: Path) -> None:
     assert offered(shell, "specchat --resume ") == []
     assert not (home / "data").exists()  # a tab makes no history
     keep("The lighthouse", 'a "$(touch ran)" `touch ran` \\ [bold] \x1b[31m', "third")
-    some = offered(shell, "specchat --resume ")
-    assert [row.split(" ")[0] for row in some] == ["3", "2", "1"]
+    values = offered(shell, "specchat --resume ")
+    assert [row.split(" ")[0] for row in values] == ["3", "2", "1"]
     if shell == "bash":  # it shows values alone
-        assert some == ["3  third", "2  a touch ran touch ran bold 31m", "1  The lighthouse"]
+        assert values == ["3  third", "2  a touch ran touch ran bold 31m", "1  The lighthouse"]
     assert offered(shell, "specchat chats show 2") == ["2"]
 
 
@@ -155,38 +155,16 @@ def test_what_bash_puts_in_whole_runs_nothing(home: Path) -> None:
         env={**os.environ, "TERM": "dumb"},
     )
     os.close(terminal)
-    shown = b""
+    output = b""
     # All of it at once, as if typed ahead: bash takes a key when it has done with the one before.
     os.write(keys, b"".join(b"specchat chats show " + b"\t" * n + b"\n" for n in (1, 2)) + b"exit\n")
     try:
         while block := os.read(keys, 4096):
-            shown += block
+            output += block
     except OSError:  # bash has gone
         pass
     finally:
         os.close(keys)
     assert bash.wait(120) == 2  # as the last command
-    assert b"touch ran" in shown  # that is: it was put in, as words
+    assert b"touch ran" in output  # that is: it was put in, as words
     assert not (home / "here" / "ran").exists()
-
-
-@pytest.mark.parametrize("typed", ["--model ", "--resume "])
-def test_nothing_heavy_is_imported(typed: str) -> None:
-    keep("one")
-    code = (
-        "import sys\n"
-        "from specchat.app.cli.main import main\n"
-        "try:\n    main()\n"
-        "except SystemExit:\n    pass\n"
-        "heavy = ('torch', 'numpy', 'transformers', 'textual', 'llama_cpp', 'huggingface_hub')\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "_SPECCHAT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"specchat {typed}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("_arguments")
-    assert done.stderr == "[]\n"

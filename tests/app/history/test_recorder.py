@@ -27,38 +27,12 @@ from specchat.engine.messages import Failed, Load, PieceTable, Steps
 from specchat.engine.options import AnswerOptions
 
 from ...fakes.pilots import Make, chatting, settle
-from ..conftest import keep
+from ..conftest import facts, keep
 
 Say = Callable[..., None]
 
 
-def same(one: Transcript, other: Transcript) -> None:
-    """Assert that two chats look alike, down to the colours, figures and trees."""
-    assert [type(entry) for entry in one.entries] == [type(entry) for entry in other.entries]
-    assert one.system == other.system
-    for left, right in zip(one.entries, other.entries, strict=True):
-        assert left.text == right.text
-        if isinstance(left, Notice):
-            assert isinstance(right, Notice)
-            assert left.severity == right.severity
-        if isinstance(left, Answer):
-            assert isinstance(right, Answer)
-            assert left.runs == right.runs
-            assert list(left.log) == list(right.log)
-            assert (left.method, left.label, left.reason, left.methods) == (
-                right.method,
-                right.label,
-                right.reason,
-                right.methods,
-            )
-            assert left.figures.tokens_per_second == right.figures.tokens_per_second
-            assert left.figures.acceptance == right.figures.acceptance
-            assert left.figures.prefill_seconds == right.figures.prefill_seconds
-            assert [left.pieces.text(t) for t in left.log.tokens] == [right.pieces.text(t) for t in right.log.tokens]
-            assert left.totals.runs == right.totals.runs
-
-
-def test_a_chat_comes_back_with_its_colours_figures_and_trees(
+def test_a_chat_comes_back(
     recorder: Recorder, chats: Chats, dialogue: Dialogue, engine: Any, say: Say, tree_steps: Any, vocabulary: list[str]
 ) -> None:
     dialogue.handle(PieceTable(2, vocabulary))
@@ -74,13 +48,13 @@ def test_a_chat_comes_back_with_its_colours_figures_and_trees(
     (row,) = chats.newest()
     assert (row.title, row.model, row.answers) == ("How does it work? In a few words.", "builtin", 2)
     opened = chats.open(row.id)
-    same(opened.transcript, dialogue.transcript)
+    assert facts(opened.transcript) == facts(dialogue.transcript)
     assert opened.settings["method"] == "lookup"
     assert opened.model["context"] == 4096
     assert not opened.damaged
 
 
-def test_an_answer_is_there_as_far_as_it_is_while_it_is_written(
+def test_a_running_answer_is_saved(
     recorder: Recorder, chats: Chats, dialogue: Dialogue, engine: Any, make_steps: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 0.0)
@@ -99,12 +73,12 @@ def test_an_answer_is_there_as_far_as_it_is_while_it_is_written(
     engine.finish(tail="!")
     dialogue.drain()
     keep(recorder, dialogue)
-    same(chats.open(chats.latest().id).transcript, dialogue.transcript)
-    assert [found.chat.id for found in chats.search('"one and"')] == []
-    assert [found.chat.id for found in chats.search('"MORE. one"')] == [chats.latest().id]
+    assert facts(chats.open(chats.latest().id).transcript) == facts(dialogue.transcript)
+    assert [hit.chat.id for hit in chats.search('"one and"')] == []
+    assert [hit.chat.id for hit in chats.search('"MORE. one"')] == [chats.latest().id]
 
 
-def test_looks_are_spaced_and_those_that_bring_nothing_new_write_nothing(
+def test_snapshots_are_spaced(
     recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
@@ -146,9 +120,7 @@ def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats
     assert chats.open(chats.latest().id).transcript.answers()[0].reason == "cancelled"
 
 
-def test_going_on_with_an_opened_chat_is_saved_in_its_place(
-    recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say
-) -> None:
+def test_an_opened_chat_is_saved_in_its_place(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
     say("First question")
     keep(recorder, dialogue)
     first = chats.latest().id
@@ -160,7 +132,7 @@ def test_going_on_with_an_opened_chat_is_saved_in_its_place(
     assert chats.count() == 1
     assert chats.latest().changed > before
     assert chats.latest().answers == 2
-    same(chats.open(first).transcript, dialogue.transcript)
+    assert facts(chats.open(first).transcript) == facts(dialogue.transcript)
     (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
     assert entries == 4
 
@@ -175,8 +147,8 @@ def test_entries_taken_back_stay_in_the_chat_as_it_was(recorder: Recorder, chats
     new, old = chats.newest()
     assert new.parent == old.id
     assert [e.text for e in chats.open(old.id).transcript.entries[2:]] == ["Old end", "An old answer."]
-    same(chats.open(new.id).transcript, dialogue.transcript)
-    assert {found.chat.id for found in chats.search("Shared")} == {old.id, new.id}
+    assert facts(chats.open(new.id).transcript) == facts(dialogue.transcript)
+    assert {hit.chat.id for hit in chats.search("Shared")} == {old.id, new.id}
 
 
 def test_a_branch_has_copies_of_its_beginning(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
@@ -194,7 +166,7 @@ def test_a_branch_has_copies_of_its_beginning(recorder: Recorder, chats: Chats, 
     assert [e.text for e in chats.open(titles["The other way"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "On"]
     assert [e.text for e in chats.open(titles["Shared"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "Elsewhere"]
     assert chats.store.db.execute("SELECT chat, count(*) FROM entries GROUP BY chat").fetchall() == [(1, 4), (2, 4)]
-    assert {found.chat.id for found in chats.search("Shared")} == {1, 2}
+    assert {hit.chat.id for hit in chats.search("Shared")} == {1, 2}
 
 
 def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, dialogue: Dialogue, say: Say) -> None:
@@ -205,9 +177,6 @@ def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, di
     for name in ("history.db", "history.db-wal", "typing.lock"):
         assert stat.S_IMODE((file.parent / name).stat().st_mode) == 0o600
     assert sqlite3.connect(file).execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-# The ways that a chat went on are kept, found, and there again when it is opened
 
 
 def begin(dialogue: Dialogue, index: int) -> None:
@@ -226,7 +195,7 @@ def texts(transcript: Transcript) -> list[str]:
 
 def every_way(transcript: Transcript) -> list[list[str]]:
     """The texts of every way that a chat went on, by turning every fork."""
-    found: list[list[str]] = []
+    endings: list[list[str]] = []
 
     def walk(index: int) -> None:
         entries, variants = transcript.entries, transcript.variants
@@ -237,15 +206,15 @@ def every_way(transcript: Transcript) -> list[list[str]]:
                     variants.turn(entries, place, number)
                     walk(place + 1)
                 return
-        found.append(texts(transcript))
+        endings.append(texts(transcript))
 
     walk(0)
-    return found
+    return endings
 
 
 @pytest.fixture
 def forked(dialogue: Dialogue, say: Say) -> Dialogue:
-    """First, answered twice, the second time followed by more; and First anew."""
+    """Chat with two answers to First, the second followed by more, and an edited First."""
     say("First", "One.")
     begin(dialogue, 1)
     dialogue.ask_again({**dialogue.request(), "method": "greedy"})
@@ -284,7 +253,7 @@ def test_every_way_comes_back(chats: Chats, many: Dialogue) -> None:
     answers = [entry for fork in opened.variants for end in fork.ends for entry in end if isinstance(entry, Answer)]
     assert {(answer.asked["method"], answer.asked["sampling"]["seed"]) for answer in answers} == {("lookup", 0), ("greedy", 0)}
     assert chats.newest()[0].answers == 1  # on the screen
-    assert [found.chat.id for text in ("Once", "Two.", "Anew") for found in chats.search(text)] == [
+    assert [hit.chat.id for text in ("Once", "Two.", "Anew") for hit in chats.search(text)] == [
         1,
         1,
         1,
@@ -313,8 +282,9 @@ def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, m
     keep(recorder, many)
     assert chats.count() == 1
     assert every_way(chats.open(1).transcript) == [
-        *(["First", "One."], ["First", "Once more.", "Second", "Two."]),
-        *(["First", "Once more.", "Third", "Three."], ["First!", "Anew."]),
+        *WAYS[:2],
+        ["First", "Once more.", "Third", "Three."],
+        WAYS[2],
     ]
 
 
@@ -328,9 +298,7 @@ def test_a_way_of_notices_alone_is_forgotten_in_place(chats: Chats, recorder: Re
     assert every_way(chats.open(1).transcript) == WAYS
 
 
-def test_two_that_turn_the_same_chat_lose_nothing(
-    file: Path, chats: Chats, recorder: Recorder, many: Dialogue, say: Say
-) -> None:
+def test_two_windows_on_one_chat_lose_nothing(file: Path, chats: Chats, recorder: Recorder, many: Dialogue, say: Say) -> None:
     mine = many.transcript
     other = Recorder(file)
     many.transcript = chats.open(1).transcript
@@ -346,16 +314,14 @@ def test_two_that_turn_the_same_chat_lose_nothing(
     assert every_way(chats.open(branch.id).transcript) == [*WAYS[:2], ["First!", "Anew.", "Meanwhile", "Something else."]]
 
 
-# A chat goes on with its own model, method and settings
-
-
 @pytest.fixture
 def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monkeypatch: Any, tmp_path: Path) -> Any:
-    """A chat with settings of its own, on a model of its own."""
+    """Chat with other settings and another model than the default."""
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config"))
     dialogue.settings = {"lookup": {"max_ngram": 4}}
     dialogue.options = AnswerOptions(sampling=Sampling(temperature=0.8, seed=7), max_tokens=50, stop=("END",))
-    dialogue.model, dialogue.load = "/models/own", {"draft_model": ["/models/small", "/models/tiny"], "device": "cuda:3"}
+    dialogue.model = "/models/own"
+    dialogue.load = {"draft_model": ["/models/small", "/models/tiny"], "device": "cuda:3"}
     say("Hello")
     keep(recorder, dialogue)
     return chats.open(chats.latest().id)
@@ -371,8 +337,8 @@ def test_the_settings_of_a_chat_come_back(opened: Any) -> None:
 
 
 def test_what_the_command_line_asks_for_goes_before_them(opened: Any) -> None:
-    given = {"model": "builtin", "sampling.seed": 3}
-    settings = resume_settings(changed(Settings(), given), opened, given)
+    changes = {"model": "builtin", "sampling.seed": 3}
+    settings = resume_settings(changed(Settings(), changes), opened, changes)
     assert (settings.model, settings.draft_model) == ("builtin", ())
     assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 3)
 
@@ -401,8 +367,8 @@ async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Mak
         engine.events.append(Failed(load.id, "user", "There is no model /models/own: name another."))
         await settle(app, pilot)
         assert (app.dialogue.model, app.dialogue.phase) == ("builtin", "ready")
-        told = [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice)]
-        assert told == ["There is no model /models/own: name another."]
+        notices = [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice)]
+        assert notices == ["There is no model /models/own: name another."]
         assert app.dialogue.transcript.answers()[0].text  # the chat is there to read
         assert app.dialogue.submit("And now?")
 

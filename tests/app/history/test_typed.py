@@ -22,10 +22,7 @@ SIZE = (90, 26)
 
 
 def texts(typed: list[Typed]) -> list[str]:
-    return [each.text for each in typed]
-
-
-# What was sent
+    return [draft.text for draft in typed]
 
 
 def test_messages_come_back_oldest_first_none_twice_in_a_row_with_what_was_pasted(file: Path) -> None:
@@ -54,11 +51,11 @@ def test_the_oldest_go_when_there_are_too_many(file: Path) -> None:
 @given(st.lists(st.text(max_size=6), max_size=8), st.text(max_size=2), st.integers(0, 8))
 def test_a_walk_visits_what_begins_so_in_order(history: list[str], prefix: str, start: int) -> None:
     at = min(start, len(history))
-    seen = []
+    visited = []
     while (to := step_back(history, at, prefix, -1)) is not None:
-        seen.append(to)
+        visited.append(to)
         at = to
-    assert seen == [index for index in reversed(range(min(start, len(history)))) if history[index].startswith(prefix)]
+    assert visited == [index for index in reversed(range(min(start, len(history)))) if history[index].startswith(prefix)]
 
 
 def test_a_search_finds_all_words_newest_first_each_once() -> None:
@@ -67,13 +64,10 @@ def test_a_search_finds_all_words_newest_first_each_once() -> None:
     assert matching(history, "") == ["a LAMP of night", "a lamp", "the night", "A Lamp in May"]
 
 
-# What is being typed
-
-
-def typing(file: Path, shown: int, **by_chat: str) -> Drafts:
+def typing(file: Path, chat: int, **by_chat: str) -> Drafts:
     drafts = Drafts(file)
     drafts.by_chat = {int(name[1:]): [Typed(text)] for name, text in by_chat.items()}
-    drafts.write(drafts.typing(shown))
+    drafts.write(drafts.typing(chat))
     return drafts
 
 
@@ -86,7 +80,7 @@ def test_the_next_specchat_takes_what_was_on_the_screen_and_knows_the_others(fil
     typing(file, 5, c5="Being typed", c7="In another chat").close()
     after = Drafts(file)
     assert texts(after.take_over()) == ["Being typed"]
-    assert {chat: texts(each) for chat, each in after.by_chat.items()} == {NEW: ["Being typed"], 7: ["In another chat"]}
+    assert {chat: texts(draft) for chat, draft in after.by_chat.items()} == {NEW: ["Being typed"], 7: ["In another chat"]}
     after.close()  # killed before it has written anything
     assert texts(Drafts(file).take_over()) == ["Being typed"]
 
@@ -123,14 +117,6 @@ def test_what_a_thread_writes_late_is_older_and_changes_nothing(file: Path) -> N
     assert texts(Drafts(file).take_over()) == ["Half a thought"]
 
 
-def test_nothing_is_left_of_what_was_sent(file: Path) -> None:
-    drafts = typing(file, NEW, c0="Hello")
-    assert kept(file) == 1
-    drafts.by_chat[NEW] = []
-    drafts.close(drafts.typing(NEW))
-    assert kept(file) == 0
-
-
 def test_a_history_that_was_put_aside_is_left_to_others(file: Path) -> None:
     """The numbers of its rows may be those of others in the new one."""
     mine = typing(file, NEW, c0="Mine")
@@ -141,9 +127,6 @@ def test_a_history_that_was_put_aside_is_left_to_others(file: Path) -> None:
     assert kept(file) == 2
     mine.close()
     other.close()
-
-
-# On the screen
 
 
 def keeping(make_chat: Make) -> Any:
@@ -172,9 +155,7 @@ async def test_a_command_that_ran_is_no_draft(make_chat: Make, data: None) -> No
 
 
 @pytest.mark.parametrize("writable", [True, False])
-async def test_a_chat_that_ends_early_keeps_its_draft_or_tells_it(
-    make_chat: Make, data: None, tmp_path: Path, writable: bool
-) -> None:
+async def test_an_early_end_keeps_the_draft(make_chat: Make, data: None, tmp_path: Path, writable: bool) -> None:
     if not writable:
         (tmp_path / "data").write_text("a file where the folder should be")
     first = keeping(make_chat)

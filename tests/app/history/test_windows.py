@@ -42,19 +42,19 @@ class Window:
         theirs.close()
 
     def tell(self, *what: Any) -> None:
-        """Let it do something."""
+        """Have it do something."""
         self._pipe.send(what)
 
     def answer(self) -> Any:
-        """What came of it."""
+        """Wait for its result."""
         assert self._pipe.poll(PATIENCE_SECONDS)
-        found = self._pipe.recv()
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = self._pipe.recv()
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def do(self, *what: Any) -> Any:
-        """Let it do something, and wait for it."""
+        """Have it do something, and wait for the result."""
         self.tell(*what)
         return self.answer()
 
@@ -74,22 +74,22 @@ class Window:
 def windows(file: Path) -> Iterator[Callable[[], Window]]:
     """Makes windows; none is left over."""
     forkserver.ensure_running()  # now: in an app's test there is no standard error that it could take over
-    made: list[Window] = []
+    started: list[Window] = []
 
     def make() -> Window:
-        made.append(Window(file))
-        return made[-1]
+        started.append(Window(file))
+        return started[-1]
 
     yield make
-    for window in made:
+    for window in started:
         window.kill()
 
 
 @dataclass
-class Kept:
-    """What some window has shown of a chat."""
+class KeptChat:
+    """The part of a chat that some window has shown."""
 
-    asked: list[str]
+    prompts: list[str]
     titles: set[str] = field(default_factory=set)
     """Those that it was given; several where a window was killed in the middle. Empty: the automatic one."""
     deleted: set[bool] = field(default_factory=lambda: {False})
@@ -101,21 +101,21 @@ class Kept:
 
 
 class World:
-    """What was shown as kept, by the number of the chat."""
+    """The chats that were shown as kept, by number."""
 
     def __init__(self, seed: int) -> None:
         self.pick = random.Random(seed)
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, KeptChat] = {}
         self.names = (f"{seed}-{number}" for number in count())
         self.killed = 0
 
-    def check(self, found: dict[int, tuple[str, bool, list[str], list[str]]]) -> None:
-        """Look whether it is there."""
-        for id, kept in self.kept.items():
-            title, deleted, prompts, answers = found[id]
-            assert prompts[: len(kept.asked)] == kept.asked
+    def check(self, listed: dict[int, tuple[str, bool, list[str], list[str]]]) -> None:
+        """Compare the chat in the file with those shown."""
+        for id, chat in self.kept.items():
+            title, deleted, prompts, answers = listed[id]
+            assert prompts[: len(chat.prompts)] == chat.prompts
             assert answers == [f"An answer to {prompt}" for prompt in prompts]
-            kept.check(title, deleted)
+            chat.check(title, deleted)
 
     def die(self, window: Window) -> None:
         """Kill a window in the middle of something."""
@@ -130,39 +130,40 @@ class World:
     def look(self, window: Window) -> None:
         """A live window sees all of it too."""
         listed = window.do("chats")
-        for id, kept in self.kept.items():
-            kept.check(*listed[id])
-        some = self.pick.choice([*self.kept])
-        if self.kept[some].deleted == {False}:
-            assert some in window.do("search", f'"{self.kept[some].asked[-1]}"')
+        for id, chat in self.kept.items():
+            chat.check(*listed[id])
+        id = self.pick.choice([*self.kept])
+        if self.kept[id].deleted == {False}:
+            assert id in window.do("search", f'"{self.kept[id].prompts[-1]}"')
 
     def asking(self) -> tuple[Any, ...]:
         """Something to ask."""
-        there = [id for id, kept in self.kept.items() if kept.deleted == {False}]
+        open_chats = [id for id, chat in self.kept.items() if chat.deleted == {False}]
         match self.pick.randrange(4):
             case 0 | 1:
                 return "ask", next(self.names)
-            case 2 if there:
-                return "go_on", self.pick.choice(there), next(self.names)
+            case 2 if open_chats:
+                return "go_on", self.pick.choice(open_chats), next(self.names)
         return "new", next(self.names)
 
-    def took(self, asked: tuple[int, list[str]]) -> None:
-        """A window has shown what was asked."""
-        id, prompts = asked
-        kept = self.kept.setdefault(id, Kept(prompts))
-        kept.asked, kept.deleted = prompts, {False}
+    def took(self, exchange: tuple[int, list[str]]) -> None:
+        """Note the prompts that a window has shown."""
+        id, prompts = exchange
+        chat = self.kept.setdefault(id, KeptChat(prompts))
+        chat.prompts = prompts
+        chat.deleted = {False}
 
     def change(self, window: Window, die: bool) -> None:
-        """Rename or delete a chat in a window's list; where that dies of it, nobody knows what came of it."""
+        """Rename or delete a chat in a window's list; if the window is killed, either result may be in the file."""
         id = self.pick.choice([*self.kept])
-        kept = self.kept[id]
+        chat = self.kept[id]
         if self.pick.random() < 0.7:
             title = f"title {next(self.names)}"
             window.tell("rename", id, title)
-            kept.titles = (kept.titles or {kept.asked[0]}) | {title} if die else {title}
+            chat.titles = (chat.titles or {chat.prompts[0]}) | {title} if die else {title}
         else:
             window.tell("delete", id)
-            kept.deleted = kept.deleted | {True} if die else {True}
+            chat.deleted = chat.deleted | {True} if die else {True}
         if not die:
             window.answer()
 
@@ -210,13 +211,13 @@ def test_what_was_kept_is_there(file: Path) -> None:
     assert len(world.kept) >= 2 * ROUNDS
     assert world.killed >= ROUNDS
     print(
-        f"{ROUNDS} rounds, {len(world.kept)} chats, {sum(len(kept.asked) for kept in world.kept.values())} prompts, "
+        f"{ROUNDS} rounds, {len(world.kept)} chats, {sum(len(chat.prompts) for chat in world.kept.values())} prompts, "
         f"{world.killed} windows killed in the middle of something"
     )
 
 
 def test_nothing_else_opens_the_database_beside_sqlite(file: Path) -> None:
-    """Whoever closes a descriptor of a file drops the locks that SQLite has on it."""
+    """Closing a descriptor of a file drops the locks that SQLite has on it."""
     with Store(file) as store, windows(file) as opened:
         with store.transaction():  # so that there is a log
             store.db.execute("UPDATE chats SET title = title")

@@ -1,4 +1,4 @@
-"""A window in a process of its own: it keeps its chat and looks into the list as the chat does, and answers what it is told."""
+"""Window in another process: it keeps its chat and reads the list as the chat does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..conftest import FakeEngine
 
 
 class Window:
-    """What can be done in one. Whatever a call returns is kept by then."""
+    """Actions of a window. When a call returns, its effect is in the file."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -32,7 +32,7 @@ class Window:
     def ask(self, text: str) -> tuple[int, list[str]]:
         """Go on with the chat on the screen; its number, and all that was asked in it."""
         assert self.dialogue.submit(text)
-        self.engine.begin([StepRecord("lookup", [1], f"An answer to {text}", 4, 0, 5)])
+        self.engine.begin([StepRecord("lookup", [1], f"An answer to {text}", drafted=4, nodes=5)])
         self.engine.finish()
         self.dialogue.drain()
         self._settle()
@@ -59,7 +59,7 @@ class Window:
     def search(self, text: str) -> set[int]:
         """The chats that have it."""
         with Store(self.file, reading=True) as store:
-            return {found.chat.id for found in Chats(store).search(text)}
+            return {hit.chat.id for hit in Chats(store).search(text)}
 
     def rename(self, id: int, title: str) -> None:
         """Give a chat in the list a title."""
@@ -99,9 +99,9 @@ def run(pipe: Connection, file: Path) -> None:
     window = Window(file)
     name = ""
     while name != "quit":
-        name, *given = pipe.recv()
+        name, *arguments = pipe.recv()
         try:
-            answer: Any = getattr(window, name)(*given)
+            answer: Any = getattr(window, name)(*arguments)
         except Exception as error:  # the test tells it
             answer = error
         pipe.send(answer)

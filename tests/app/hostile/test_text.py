@@ -3,7 +3,6 @@ SPECCHAT_FULL=1."""
 
 from __future__ import annotations
 
-import io
 import os
 import random
 import re
@@ -45,6 +44,7 @@ from specchat.errors import UserError
 from ...cases import FULL
 from ...fakes.hostile_text import CASES, CELLS, CONTROLS, MARKUP, TEXTS, UNICODE, calm
 from ...fakes.pilots import command, settle, until
+from ...fakes.terminal import Tty
 
 PALETTE = load_themes()[0]["dark"]
 COLOURS = {**PALETTE.colours, **PALETTE.variables()}
@@ -64,10 +64,10 @@ def answer_of(text: str, method: str = "lookup") -> Answer:
 def test_lines_are_calm_and_as_wide_as_the_screen_takes_them_for(text: str, cells: int) -> None:
     assert calm(sanitise(text), line=False)
     assert sanitise(sanitise(text)) == sanitise(text)
-    shown = one_line(text)
-    assert calm(shown)
-    assert width(shown) == cell_len(shown)
-    cut_off = fit(shown, cells)
+    one = one_line(text)
+    assert calm(one)
+    assert width(one) == cell_len(one)
+    cut_off = fit(one, cells)
     assert calm(cut_off)
     assert cell_len(cut_off) <= cells
 
@@ -98,11 +98,11 @@ def test_rows_of_markdown_are_calm_fit_and_link_nowhere(text: str, cells: int) -
 @CASES
 @given(TEXTS, st.integers(8, 90))
 def test_lines_of_lists_and_panels_are_calm_and_fit(text: str, cells: int) -> None:
-    shown = one_line(text)
-    for row in (ends(line((shown, "$quiet")), line(shown), cells), cut(line(shown, (shown, "bold")), cells)):
+    line_text = one_line(text)
+    for row in (ends(line((line_text, "$quiet")), line(line_text), cells), cut(line(line_text, (line_text, "bold")), cells)):
         assert sum(cell_len(part) for part, _ in row) <= cells or len(row) == 3
         assert all(calm(part) for part, _ in row)
-    for row in paragraph(shown, cells):
+    for row in paragraph(line_text, cells):
         assert all(calm(part) for part, _ in row)
 
 
@@ -118,13 +118,6 @@ def test_chats_in_the_list_are_calm_and_fit(text: str, cells: int) -> None:
         for row in drawn(item, cells, 1.7e9, None):
             assert all(calm(part) for part, _ in row)
             assert sum(cell_len(part) for part, _ in row) <= cells
-
-
-class Tty(io.StringIO):
-    """A terminal that keeps what it gets."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 OWN = re.compile(r"\x1b\[(?:0|2|38;5;\d+|38;2;\d+;\d+;\d+|(?:1;)?\d\d?)?m|\r\x1b\[K")
@@ -154,21 +147,21 @@ def test_a_notification_ends_where_it_should(text: str) -> None:
         patch.setenv("TERM_PROGRAM", "iTerm.app")
         patch.delenv("TMUX", raising=False)
         patch.delenv("STY", raising=False)
-        made = sequence(text)
-    assert calm(made.removeprefix("\x1b]9;specchat: ").removesuffix("\x1b\\"))
+        written = sequence(text)
+    assert calm(written.removeprefix("\x1b]9;specchat: ").removesuffix("\x1b\\"))
 
 
 @CASES
 @given(st.lists(TEXTS, max_size=4))
 def test_no_row_steers_the_terminal_even_if_nobody_made_it_safe(texts: list[str]) -> None:
     row = [Segment(text) for text in texts]
-    made = Harmless().apply(row, Color(0, 0, 0))
-    assert all(calm(segment.text) for segment in made)
+    safe = Harmless().apply(row, Color(0, 0, 0))
+    assert all(calm(segment.text) for segment in safe)
     for text in texts:
         assert harmless(harmless(text)) == harmless(text)
         if all(char.isprintable() for char in text):
             assert harmless(text) == text
-    for before, after in zip(row, made, strict=True):
+    for before, after in zip(row, safe, strict=True):
         # As many cells as Textual has counted, character by character.
         assert sum(map(cell_len, after.text)) == sum(map(cell_len, before.text))
 
@@ -189,8 +182,8 @@ def test_no_more_pictures_are_joined_than_any_terminal_joins() -> None:
         "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
         "\U0001f469\u200d\u2764\ufe0f\u200d\U0001f48b\u200d\U0001f468",
     )
-    for known in (family, couple, "क्\u200dष", "می\u200cخواهم"):
-        assert sanitise(known) == known
+    for joined in (family, couple, "क्\u200dष", "می\u200cخواهم"):
+        assert sanitise(joined) == joined
     tower = sanitise("\U0001f468" + "\u200d\U0001f469" * 30)
     assert tower.count("\u200d") == 3
     assert width(tower) == 2 + 27 * 8
@@ -217,17 +210,14 @@ def test_what_the_hub_answers_is_shown_as_text(name: str, other: str, size: int,
         Repository(name, other, name, remark=other),
     ):
         for row in offer_rows(repository, None, {}, {}):
-            shown = [getattr(row, field.name) for field in fields(row) if field.name != "key"]
-            parts = [part for value in shown for part in (value if isinstance(value, tuple) else (value,))]
+            values = [getattr(row, field.name) for field in fields(row) if field.name != "key"]
+            parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
             assert all(calm(part) for part in parts if isinstance(part, str))
     for offer in offers:
         sentences = of_offer(Repository(name, other, gated=True), offer, None, {})
         for text, _ in lines(sentences, cells, 9):
             assert calm(text)
             assert cell_len(text) <= cells
-
-
-# Settings, themes and the file of what was sent, put there by somebody else: a sentence, the defaults, and the chat
 
 
 KINDS = ("pipe", "device", "folder", "sparse", "arrays", "tables", "surrogates", "number")
@@ -273,9 +263,7 @@ def test_settings_and_themes_get_a_sentence(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("kind", ["pipe", "sparse", "surrogates"])
-async def test_the_chat_opens_whatever_lies_there(
-    make_kept: Callable[..., Any], engine: Any, tmp_path: Path, kind: str
-) -> None:
+async def test_the_chat_opens(make_kept: Callable[..., Any], engine: Any, tmp_path: Path, kind: str) -> None:
     for path in ("themes/mine.toml", "data/history.db", "data/recent-models.json"):
         put(tmp_path / path, kind)
     app = make_kept()
@@ -286,11 +274,8 @@ async def test_the_chat_opens_whatever_lies_there(
         await command(pilot, "Hello")
         await settle(app, pilot)
         assert engine.asked.messages[-1]["content"] == "Hello"
-        wanted = "cannot be used (it is not a regular file)" if kind == "pipe" else "It was moved to"
-        await until(pilot, lambda: any(wanted in entry.text for entry in app.dialogue.transcript.entries))
-
-
-# Hostile text on whole screens: header, transcript, toasts, menus, lists, models, in the app and on a real terminal
+        sentence = "cannot be used (it is not a regular file)" if kind == "pipe" else "It was moved to"
+        await until(pilot, lambda: any(sentence in entry.text for entry in app.dialogue.transcript.entries))
 
 
 ROUNDS = 200 if FULL else 6
@@ -324,20 +309,20 @@ async def test_every_screen_shows_it_as_text(make_chat: Any, engine: Any, monkey
         for number in range(ROUNDS):
             if number == ROUNDS // 2:
                 await pilot.resize_terminal(120, 40)
-            name, prompt, said, told, reason = texts(number, 5)
-            info = ModelInfo(name, reason, name, told, parameters=5, context=99, notes=(told,))
+            name, prompt, text, notice, reason = texts(number, 5)
+            info = ModelInfo(name, reason, name, notice, parameters=5, context=99, notes=(notice,))
             engine.events.append(Loaded(1, info, {"soft": reason}))
-            engine.events.append(PieceTable(2, [name, said, told]))
+            engine.events.append(PieceTable(2, [name, text, notice]))
             answer = Answer("lookup", "identical")
             answer.add(
-                StepRecord("lookup", [0, 1], said, 2, 1, 3, tree_tokens=[1, 2], tree_parents=[-1, 0], path=[0], note="x")
+                StepRecord("lookup", [0, 1], text, 2, 1, 3, tree_tokens=[1, 2], tree_parents=[-1, 0], path=[0], note="x")
             )
             answer.add(StepRecord("lookup", [2], prompt))
-            answer.finish("eos", told)
+            answer.finish("eos", notice)
             chat.dialogue.model = name
-            chat.dialogue.transcript.entries[:] = [Prompt(prompt), answer, Notice(told), Notice(reason, "error")]
+            chat.dialogue.transcript.entries[:] = [Prompt(prompt), answer, Notice(notice), Notice(reason, "error")]
             chat.chat_screen.view.show(chat.dialogue.transcript)
-            chat.tell(told, "warning")
+            chat.tell(notice, "warning")
             chat.changed()
             await pilot.pause()
             check(chat)

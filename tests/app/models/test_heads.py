@@ -55,10 +55,10 @@ def judged(head: Path, target: Path | None = None) -> Pairing:
 
 
 def test_its_card_says_what_it_is(tmp_path: Path) -> None:
-    found = found_at(write_head(tmp_path / "head", drafted=100, dtype=torch.bfloat16))
-    assert found.card.head is not None
-    assert (found.card.architecture, found.card.quantization, found.card.problem) == ("EAGLE-3", "BF16", "")
-    assert "trained drafter (EAGLE-3)" in found.problem
+    model = found_at(write_head(tmp_path / "head", drafted=100, dtype=torch.bfloat16))
+    assert model.card.head is not None
+    assert (model.card.architecture, model.card.quantization, model.card.problem) == ("EAGLE-3", "BF16", "")
+    assert "trained drafter (EAGLE-3)" in model.problem
     assert read_card(tiny_folder("llama")).head is None
 
 
@@ -80,34 +80,34 @@ def test_it_drafts_for_what_it_fits(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_says_why(options: dict[str, object], reason: str, tmp_path: Path) -> None:
-    told = judged(write_head(tmp_path / "head", **options))  # type: ignore[arg-type]
-    assert not told.able
-    assert told.reason.startswith(reason)
+    pairing = judged(write_head(tmp_path / "head", **options))  # type: ignore[arg-type]
+    assert not pairing.able
+    assert pairing.reason.startswith(reason)
 
 
 def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
     head = found_at(write_head(tmp_path / "head"))
     wide: dict[str, Any] = {"width": 256, "vocabulary": 2048}
-    for there in (True, False):
-        assert judged(write_head(tmp_path / str(there), own_head=there, **wide), builtin_gguf()) == Pairing(True)
+    for own_head in (True, False):
+        assert judged(write_head(tmp_path / str(own_head), own_head=own_head, **wide), builtin_gguf()) == Pairing(True)
     # Judged by its layers and vocabulary, whichever of the two the row is of.
-    own = [
+    targets = [
         FoundModel(ModelSpot("Built-in", "builtin", path, "builtin"), read_card(path))
         for path in (builtin_gguf(), builtin_path())
     ]
-    one, other = (pair(Library(), each, head) for each in own)
+    one, other = (pair(Library(), target, head) for target in targets)
     assert one == other
     assert "vocabulary of 256 tokens, and builtin has 2,048" in one.reason
 
 
 def test_an_assistant_drafts_for_gemma_4_alone(tmp_path: Path) -> None:
     folder = write_assistant(tmp_path / "assistant")
-    found = found_at(folder)
-    assert (found.card.architecture, found.card.problem) == ("Gemma 4 assistant", "")
+    assistant = found_at(folder)
+    assert (assistant.card.architecture, assistant.card.problem) == ("Gemma 4 assistant", "")
     assert judged(folder, gemma_folder()) == Pairing(True)
     assert judged(folder).reason == "It is a Gemma 4 assistant, and the target is no Gemma 4."
-    told = "It reads the target's keys and values, which llama.cpp gives to an assistant in GGUF only."
-    assert judged(folder, builtin_gguf()).reason == told
+    reason = "It reads the target's keys and values, which llama.cpp gives to an assistant in GGUF only."
+    assert judged(folder, builtin_gguf()).reason == reason
     if builtin_gguf() is not None:
         file = gemma_file(folder, tmp_path / "assistant.gguf")
         assert judged(file, gemma_file(gemma_folder(), tmp_path / "gemma.gguf")) == Pairing(True)
@@ -125,21 +125,21 @@ def test_an_assistant_drafts_for_gemma_4_alone(tmp_path: Path) -> None:
     ],
 )
 def test_what_to_look_for_on_the_hub(family: str, name: str, searches: list[str]) -> None:
-    found = found_at(target_folder())
-    found = replace(found, spot=replace(found.spot, title=name), card=replace(found.card, architecture=family))
-    assert [each.search for each in wanted(found)] == searches
-    sentence = look_for(found)
+    target = found_at(target_folder())
+    target = replace(target, spot=replace(target.spot, title=name), card=replace(target.card, architecture=family))
+    assert [search_.search for search_ in wanted(target)] == searches
+    sentence = look_for(target)
     assert all(f"“{search}”" in sentence for search in searches)
     if not searches:
         assert sentence.startswith("No trained drafters are known for gpt_neox: look for a smaller model")
     else:
         assert sentence.endswith("A drafter has to be made for this very model (32 wide, 6 layers, 256 tokens).")
-    assert [text for text, _, _ in of_target_alone(found)][1] == sentence
+    assert [text for text, _, _ in of_target_alone(target)][1] == sentence
 
 
 def test_models_that_bring_their_drafters_need_none_from_the_hub() -> None:
-    own = FoundModel(ModelSpot("Built-in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
-    assert (wanted(own), look_for(own)) == ([], "")
+    builtin = FoundModel(ModelSpot("Built-in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
+    assert (wanted(builtin), look_for(builtin)) == ([], "")
     layered = found_at(mtp_folder("glm4-moe"))
     assert (layered.card.architecture, wanted(layered), look_for(layered)) == ("glm4_moe", [], "")
     assert wanted(replace(layered, card=replace(layered.card, mtp=None)))[0].method == "mtp"
@@ -152,7 +152,7 @@ def test_a_pard_model_is_marked(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"pard_token": 5}))
     target, drafter, other = found_at(tiny_folder("llama")), found_at(folder), found_at(tiny_folder("qwen3"))
     assert (drafter.card.pard, target.card.pard) == (True, False)
-    pairings: dict[object, Pairing] = {each.key: Pairing(True) for each in (drafter, other)}
+    pairings: dict[object, Pairing] = {model.key: Pairing(True) for model in (drafter, other)}
     notes = {row.title: row.note for row in draft_rows(target, [drafter, other], pairings, {})}
     assert (notes["parallel"], notes["qwen3"]) == ("same vocabulary · PARD", "same vocabulary")
     assert "PARD draft model" in about(drafter.card)
@@ -176,11 +176,11 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path, monkey
     assert pair(library, target, head) == Pairing(True)
     on_torch = pair(library, found_at(gguf_heads.target_folder()), head).reason
     assert on_torch == "It is a trained drafter (EAGLE-3) in GGUF, which drafts for models on llama.cpp only."
-    own = FoundModel(ModelSpot("Built-in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
-    assert "hidden states 64 numbers wide, and those of builtin have 256" in pair(library, own, head).reason
+    builtin = FoundModel(ModelSpot("Built-in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
+    assert "hidden states 64 numbers wide, and those of builtin have 256" in pair(library, builtin, head).reason
     narrow: dict[str, Any] = {"width": 64, "vocabulary": 2048}
-    told = pair(library, target, found_at(write_head(tmp_path / "borrowing", own_head=False, **narrow))).reason
-    assert told == "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors."
+    reason = pair(library, target, found_at(write_head(tmp_path / "borrowing", own_head=False, **narrow))).reason
+    assert reason == "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors."
     assert pair(library, target, found_at(write_head(tmp_path / "own", **narrow))) == Pairing(True)
     other = changed(gguf_of(gguf_heads.target_folder()), tmp_path / "other.gguf", {"general.architecture": "qwen2"})
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
@@ -205,16 +205,13 @@ def test_a_model_with_mtp_layers_says_that_it_drafts_for_itself(tmp_path: Path) 
         ({"model.mtp.layers.0.eh_proj.weight": torch.ones(3)}, "specchat cannot draft with MiMo-V2's MTP layers yet."),
     ):
         save_file({**tensors, **tensors_too}, eight / "model.safetensors")
-        found = found_at(eight)
-        assert found.card.mtp is not None
-        assert found.card.mtp.problem.startswith(why)
-        why = found.card.mtp.problem
-        assert "drafts for itself" not in about(found.card)
-        assert draft_rows(found, [], {}, {})[1].note == f"Its own MTP layers cannot draft: {why}"
-        assert f"Its own MTP layers cannot draft: {why}" in [text for text, _, _ in of_model(found, None, {})]
-
-
-# `specchat models`: what is printed, as rows and as JSON, its exit codes, fetching from the shell
+        model = found_at(eight)
+        assert model.card.mtp is not None
+        assert model.card.mtp.problem.startswith(why)
+        why = model.card.mtp.problem
+        assert "drafts for itself" not in about(model.card)
+        assert draft_rows(model, [], {}, {})[1].note == f"Its own MTP layers cannot draft: {why}"
+        assert f"Its own MTP layers cannot draft: {why}" in [text for text, _, _ in of_model(model, None, {})]
 
 
 WEIGHTS = bytes(range(256)) * 2000
@@ -236,11 +233,11 @@ def hub(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def run(*words: str, code: int = 0) -> str:
-    told = CliRunner().invoke(app, ["models", *words])
-    if told.exception is not None and not isinstance(told.exception, SystemExit):
-        raise told.exception
-    assert told.exit_code == code
-    return told.stdout
+    result = CliRunner().invoke(app, ["models", *words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code
+    return result.stdout
 
 
 def table(*words: str, code: int = 0) -> Any:
@@ -256,12 +253,12 @@ def test_models_are_listed_with_what_fits(home: Path) -> None:
 
 
 def test_json_tells_every_model(home: Path) -> None:
-    found = {each["model"]: each for each in table()["models"]}
-    tiny = found["lantern/Lighthouse-Tiny"]
+    models = {model["model"]: model for model in table()["models"]}
+    tiny = models["lantern/Lighthouse-Tiny"]
     assert (tiny["parameters"], tiny["quantization"], tiny["runtime"]) == (1_492_224, "F16", "transformers")
     assert tiny["memory"]["verdict"] == "fits"
-    assert found["ollama:pilot:3b"]["place"] == "Ollama"
-    (damaged,) = [each for each in found.values() if "damaged" in each["path"]]
+    assert models["ollama:pilot:3b"]["place"] == "Ollama"
+    (damaged,) = [model for model in models.values() if "damaged" in model["path"]]
     assert "incomplete" in damaged["problem"]
 
 
@@ -272,17 +269,17 @@ def test_draft_models_with_every_reason(home: Path) -> None:
     assert "pilot:3b: Its vocabulary is different (2,048 tokens against 2): token 0 is " in unable
     assert "for the target, “c” for it." in unable
     assert "On the Hub, search for “Lighthouse-Instruct eagle3” (EAGLE-3, method eagle), " in unable
-    found = table("--drafts-for", "lantern/Lighthouse-Instruct")
-    assert found["look_for"][0] == {"title": "EAGLE-3", "method": "eagle", "search": "Lighthouse-Instruct eagle3"}
-    told = {each["model"]: each for each in found["models"]}
-    assert told["builtin-draft"]["able"]
-    assert "vocabulary" in told["ollama:pilot:3b"]["reason"]
+    body = table("--drafts-for", "lantern/Lighthouse-Instruct")
+    assert body["look_for"][0] == {"title": "EAGLE-3", "method": "eagle", "search": "Lighthouse-Instruct eagle3"}
+    models = {model["model"]: model for model in body["models"]}
+    assert models["builtin-draft"]["able"]
+    assert "vocabulary" in models["ollama:pilot:3b"]["reason"]
 
 
 def test_trained_drafters_stand_among_them(home: Path) -> None:
     head = write_head(home / "here" / "head")
-    told = {each["model"]: each for each in table()["models"]}
-    assert (told[str(head)]["drafter"], told["builtin"]["drafter"]) == ("EAGLE-3", "")
+    models = {model["model"]: model for model in table()["models"]}
+    assert (models[str(head)]["drafter"], models["builtin"]["drafter"]) == ("EAGLE-3", "")
     unable = run("--drafts-for", "lantern/Lighthouse-Instruct").split("Cannot draft for it")[1]
     assert "head: head drafts from a vocabulary of 256 tokens, and lantern/Lighthouse-Instruct has 2,048." in unable
     with pytest.raises(UserError, match=r"is a trained drafter itself \(EAGLE-3\)"):
@@ -294,22 +291,17 @@ def test_trained_drafters_stand_among_them(home: Path) -> None:
 def test_a_target_may_be_any_path_and_the_built_in_head_drafts_for_it_on_its_runtime(home: Path, file: Path) -> None:
     path = os.path.relpath(file)
     assert ".." in path, "not where models are looked for"
-    told = {each["model"]: each for each in table("--drafts-for", path)["models"]}
-    assert told["builtin-eagle"]["able"], told["builtin-eagle"]["reason"]
-    assert told["builtin-draft"]["able"]
-
-
-def test_an_unknown_target_is_a_sentence(home: Path) -> None:
-    with pytest.raises(UserError, match="There is no model nobody"):
-        run("--drafts-for", "nobody")
+    models = {model["model"]: model for model in table("--drafts-for", path)["models"]}
+    assert models["builtin-eagle"]["able"], models["builtin-eagle"]["reason"]
+    assert models["builtin-draft"]["able"]
 
 
 def test_a_repository_on_the_hub(hub: Hub) -> None:
     lines = run("sea/Buoy-GGUF").splitlines()
     assert lines[0] == "sea/Buoy-GGUF · on the Hub"
     assert [line.split()[0] for line in lines[1:]] == ["Q4_K_M", "Q8_0"]
-    told = table("sea/Buoy-GGUF:q8_0")
-    assert [(offer["spec"], offer["size"], offer["here"]) for offer in told["offers"]] == [
+    body = table("sea/Buoy-GGUF:q8_0")
+    assert [(offer["spec"], offer["size"], offer["here"]) for offer in body["offers"]] == [
         ("sea/Buoy-GGUF:Q8_0", 512_000, False)
     ]
     assert table("sea/Buoy-GGUF:Q2_K", code=1)["offers"] == []
@@ -324,7 +316,8 @@ def test_fetching_is_interrupted_and_begins_again(hub: Hub, home: Path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(Notes, "progress", interrupt)
         run("sea/Buoy-GGUF:Q8_0", "--fetch", code=CANCELLED)
-    hub.stall_after, hub.asked = None, []
+    hub.stall_after = None
+    hub.asked = []
     assert (
         run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is ready (512 kB). Chat with it: specchat --model "
         "sea/Buoy-GGUF:Q8_0\n"

@@ -1,4 +1,4 @@
-"""What is said about a run: why it ended where it did, in as many words as there is room for."""
+"""Sentences about a run: why it ended where it did, in as many words as fit."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def rows_of(answer: Answer, index: int, pieces: Pieces, cells: int = 100, rows: 
 
 @pytest.fixture
 def answer(tree_steps: Make) -> Answer:
-    made = Answer("fusion", "identical")
+    answer = Answer("fusion", "identical")
     for step in tree_steps():
-        made.add(step)
-    made.finish("eos")
-    return made
+        answer.add(step)
+    answer.finish("eos")
+    return answer
 
 
 @pytest.fixture
@@ -58,15 +58,15 @@ def test_all_that_is_known_of_a_run(answer: Answer, pieces: Pieces) -> None:
 @pytest.mark.parametrize("done", [False, True])
 def test_the_strip_and_the_tree_page_count_passes_alike(pieces: Pieces, done: bool) -> None:
     """Steps that a constraint wrote are not counted as passes."""
-    made = Answer("lookup", "identical")
+    answer = Answer("lookup", "identical")
     for nodes in (1, 0, 4, 0, 2):
-        made.add(StepRecord("lookup", [0], "x", nodes=nodes, grammar=int(not nodes)))
+        answer.add(StepRecord("lookup", [0], "x", nodes=nodes, grammar=int(not nodes)))
     if done:
-        made.finish("eos")
+        answer.finish("eos")
     of = " of 3" if done else ""
     for index, number in enumerate((1, 1, 2, 2, 3)):
-        page = tree_lines(made, index, pieces, 60, 20)
-        assert f"pass {number}{of} ·" in rows_of(made, index, pieces)
+        page = tree_lines(answer, index, pieces, 60, 20)
+        assert f"pass {number}{of} ·" in rows_of(answer, index, pieces)
         assert f"pass {number}{of} " in f"{said(page[0])} "
 
 
@@ -81,60 +81,60 @@ def test_a_step_without_a_draft_counts_none(answer: Answer, pieces: Pieces) -> N
 
 
 def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
-    made = Answer("lookup", "identical")
-    made.add(StepRecord("lookup", [0, 1], " the lamp", 6, 1, 7, 0.0, 0.01, 0.0))
-    text = rows_of(made, 0, pieces)
+    answer = Answer("lookup", "identical")
+    answer.add(StepRecord("lookup", [0, 1], " the lamp", drafted=6, accepted=1, nodes=7, forward_seconds=0.01))
+    text = rows_of(answer, 0, pieces)
     assert "5 of 6 draft tokens were rejected. Which ones was not recorded." in text
     assert "accepted ␣" not in text
     assert "pass 1 ·" in text  # how many there are is not known while it is being written
 
 
 @pytest.mark.parametrize(
-    ("certainty", "count", "told"),
+    ("certainty", "count", "sentence"),
     [
         ("exact", 1, "Nothing was drafted: one pass gave one token."),
         ("exact", 3, "One pass gave 3 tokens. The server does not tell what it drafted."),
         ("unknown", 1, "The server does not show its passes, nor what it drafted."),
     ],
 )
-def test_of_a_servers_run_no_more_is_told_than_it_tells(certainty: str, count: int, told: str) -> None:
+def test_of_a_servers_run_no_more_is_told_than_it_tells(certainty: str, count: int, sentence: str) -> None:
     answer = Answer("server", "")
     answer.figures.certainty = certainty
     answer.add(StepRecord("server", [-1] * count, " the sea"))
     answer.finish("eos")
     text = rows_of(answer, 0, Pieces(), cells=140)
-    assert told in text
+    assert sentence in text
     assert "node" not in text
 
 
 def test_text_held_back_to_the_end_is_the_last_runs(answer: Answer, pieces: Pieces) -> None:
-    made = Answer("fusion", "identical")
+    late = Answer("fusion", "identical")
     for index in range(4):
         step = answer.log.record(index)
-        made.add(StepRecord(**{**asdict(step), "text": answer.runs[index].text if index < 3 else ""}))
-    made.finish("eos", " the")
-    assert made.own_text(3) == " the"
-    assert not made.own_text(4)
-    assert rows_of(made, 3, pieces) == rows_of(answer, 3, pieces)
+        late.add(StepRecord(**{**asdict(step), "text": answer.runs[index].text if index < 3 else ""}))
+    late.finish("eos", " the")
+    assert late.own_text(3) == " the"
+    assert not late.own_text(4)
+    assert rows_of(late, 3, pieces) == rows_of(answer, 3, pieces)
 
 
 def test_an_answer_cut_in_the_middle_of_a_run(pieces: Pieces) -> None:
-    made = Answer("lookup", "identical")
+    answer = Answer("lookup", "identical")
     tree: Any = {"tree_tokens": [13, 14, 15, 16], "tree_parents": [-1, 0, 1, 2], "path": [0, 1, 2]}
-    made.add(StepRecord("lookup", [14, 15], " evening Ana", 3, 2, 4, 0.0, 0.01, 0.0, **tree))
-    made.finish("length")
-    text = rows_of(made, 0, pieces)
+    answer.add(StepRecord("lookup", [14, 15], " evening Ana", drafted=3, accepted=2, nodes=4, forward_seconds=0.01, **tree))
+    answer.finish("length")
+    text = rows_of(answer, 0, pieces)
     assert "The answer ended here" in text
     assert "accepted ␣evening ␣Ana" in text
     assert "model’s own" not in text
 
 
 def test_the_place_is_told_in_whole_words() -> None:
-    made = Answer("lookup", "identical")
-    made.add(StepRecord("lookup", [0, 1], " light", 0, 0, 1, 0.0, 0.01, 0.0))
+    answer = Answer("lookup", "identical")
+    answer.add(StepRecord("lookup", [0, 1], " light", forward_seconds=0.01))
     tree: Any = {"tree_tokens": [1, 2, 3], "tree_parents": [-1, 0, 1], "path": [0, 1]}
-    made.add(StepRecord("lookup", [2, 4], "houses stand", 2, 1, 3, 0.0, 0.01, 0.0, **tree))
-    text = rows_of(made, 1, Pieces([" li", "ght", "houses", " fell", " stand"]))
+    answer.add(StepRecord("lookup", [2, 4], "houses stand", drafted=2, accepted=1, nodes=3, forward_seconds=0.01, **tree))
+    text = rows_of(answer, 1, Pieces([" li", "ght", "houses", " fell", " stand"]))
     assert "After ‘lighthouses’ the draft said ‘fell’, the model chose ‘stand’" in text
 
 
@@ -147,17 +147,31 @@ HOSTILE = ["\x1b[2J", "\u202e", "[bold]x[/]", "\n\n", "😀" * 9, "\t", "x" * 30
 
 def test_hostile_text_stays_text_and_every_row_fits() -> None:
     vocabulary = Pieces(HOSTILE)
-    made = Answer("[red]fusion[/]", "identical")
+    answer = Answer("[red]fusion[/]", "identical")
     tree: Any = {"tree_tokens": list(range(9)), "tree_parents": [-1, 0, 0, 1, 3, 0, 5, 6, 0], "path": [0, 1, 3]}
     for note in ("", "\x1b]0;title\x07 [link] " + "y" * 400):
         text = "".join(HOSTILE)
-        made.add(StepRecord("[red]fusion[/]", [1, 3, 6], text, 8, 2, 9, 0.1, 3.0, 0.1, **tree, note=note))
+        answer.add(
+            StepRecord(
+                "[red]fusion[/]",
+                [1, 3, 6],
+                text,
+                8,
+                2,
+                9,
+                draft_seconds=0.1,
+                forward_seconds=3.0,
+                other_seconds=0.1,
+                **tree,
+                note=note,
+            )
+        )
     for cells in (16, 20, 54, 74, 100):
         for most in (2, 3, 4):
             for index in range(2):
-                shown = inspection_rows(inspect(made, index, vocabulary), cells, most, "←→ back")
-                assert len(shown) <= most
-                for parts in shown:
+                rows = inspection_rows(inspect(answer, index, vocabulary), cells, most, "←→ back")
+                assert len(rows) <= most
+                for parts in rows:
                     assert length(parts) <= cells
                     assert width(said(parts)) <= cells
                     assert not set(said(parts)) & set("\x1b\x07\u202e\n\t\r")
@@ -186,9 +200,6 @@ def test_quotations() -> None:
     assert said(cut((("one ", LABEL), ("two three", RUN)), 9)) == "one two …"
 
 
-# A token tree as rows of text
-
-
 WORDS = (" the", " lamp", " and", " wrote", " old", " a", " poem", " about", " of", " light", " on", "漢字", " 👩‍👩‍👧", "")
 
 
@@ -197,7 +208,11 @@ def piece(token: int) -> str:
 
 
 BRANCHING = StepRecord(
-    *("fusion", [1, 2, 3, 0], "", 8, 3, 9),
+    "fusion",
+    [1, 2, 3, 0],
+    drafted=8,
+    accepted=3,
+    nodes=9,
     tree_tokens=[0, 1, 4, 2, 3, 5, 6, 7, 8],
     tree_parents=[-1, 0, 0, 1, 3, 4, 5, 6, 6],
     path=[0, 1, 3, 4],
@@ -260,7 +275,9 @@ def test_the_guesses_of_several_drafters_are_signed() -> None:
 
 def test_a_chain_reads_in_a_row_or_two() -> None:
     tokens = [i % 11 for i in range(17)]
-    step = StepRecord("lookup", tokens[1:], "", 16, 15, 17, tree_tokens=tokens, tree_parents=list(range(-1, 16)))
+    step = StepRecord(
+        "lookup", tokens[1:], "", drafted=16, accepted=15, nodes=17, tree_tokens=tokens, tree_parents=list(range(-1, 16))
+    )
     step = replace(step, path=list(range(16)))
     rows = tree_rows(StepTree.of(step, 0), piece, 60)
     assert len(rows) == 5
@@ -276,7 +293,7 @@ def test_a_plain_step_has_its_one_token() -> None:
 
 
 def test_beams_live_and_die() -> None:
-    step = StepRecord("beam", [1], "", 0, 0, 3, tree_tokens=[0, 1, 2, 3, 4, 5, 6, 7], tree_parents=[-1, 0, 1, 2, 1, 4, 4, 0])
+    step = StepRecord("beam", [1], "", nodes=3, tree_tokens=[0, 1, 2, 3, 4, 5, 6, 7], tree_parents=[-1, 0, 1, 2, 1, 4, 4, 0])
     step = replace(step, path=[0, 1], probs=[0.5, 0.3, 0.5, 0.6, 0.5, 0.25, 0.1, 1.0])
     tree = StepTree.of(step, 0)
     assert tree.beams == [3, 5, 6]
@@ -295,12 +312,12 @@ def test_beams_live_and_die() -> None:
     )
     shares = [None if row.prob is None else round(row.prob, 3) for row in rows]
     assert shares == [None, None, None, 0.75, 0.5, 0.25, 0.25, None]
-    over = StepRecord("beam", [1], "", 0, 0, 3, tree_tokens=[0, 1, 2], tree_parents=[-1, 0, 0], path=[0, 1])
+    over = StepRecord("beam", [1], "", nodes=3, tree_tokens=[0, 1, 2], tree_parents=[-1, 0, 0], path=[0, 1])
     assert plain(tree_rows(StepTree.of(over, 0), piece, 30)) == "● ␣the\n┠─× ␣and\n┃ ␣lamp\n┗━ one text is left"
 
 
 def test_the_window_of_lookahead_is_counted() -> None:
-    step = StepRecord("lookahead", [1, 9], "", 2, 1, 7, tree_tokens=[0, 1, 2, 5, 6, 7, 8])
+    step = StepRecord("lookahead", [1, 9], "", drafted=2, accepted=1, nodes=7, tree_tokens=[0, 1, 2, 5, 6, 7, 8])
     step = replace(step, tree_parents=[-1, 0, 1, 0, 3, 1, 5], path=[0, 1])
     rows = tree_rows(StepTree.of(step, 0), piece, 30)
     assert plain(rows) == "● ␣the\n┃ ␣lamp\n┠─× ␣and\n┗━ ␣light\n   … 4 more in the window"
@@ -308,7 +325,9 @@ def test_the_window_of_lookahead_is_counted() -> None:
 
 
 def test_what_the_target_took_from_the_window_is_on_the_path() -> None:
-    step = StepRecord("lookahead", [5, 6, 9], "", 1, 0, 5, tree_tokens=[0, 1, 5, 6, 7], tree_parents=[-1, 0, 0, 2, 0])
+    step = StepRecord(
+        "lookahead", [5, 6, 9], "", drafted=1, nodes=5, tree_tokens=[0, 1, 5, 6, 7], tree_parents=[-1, 0, 0, 2, 0]
+    )
     step = replace(step, path=[0, 2, 3])
     rows = tree_rows(StepTree.of(step, 0), piece, 30)
     assert plain(rows) == "● ␣the\n┠─× ␣lamp\n┃ ␣a ␣poem\n┗━ ␣light\n   … 1 more in the window"
@@ -325,10 +344,10 @@ def steps(draw: Any) -> StepRecord:
     while (below := [node for node in range(count) if node and clean[node] == path[-1]]) and draw(st.booleans()):
         path.append(draw(st.sampled_from(below)))
     drafted = draw(st.integers(1, count)) if draw(st.booleans()) else count - 1
-    made = [tokens[node] for node in path[1:]] + ([3] if draw(st.booleans()) else [])
+    tokens_made = [tokens[node] for node in path[1:]] + ([3] if draw(st.booleans()) else [])
     probs = draw(st.lists(st.floats(0, 1), min_size=count, max_size=count)) if draw(st.booleans()) else []
     drawn = {"tree_tokens": tokens, "tree_parents": parents, "path": path, "probs": probs}
-    return StepRecord("any", made, "", drafted, len(path) - 1, count, **drawn)
+    return StepRecord("any", tokens_made, "", drafted=drafted, accepted=len(path) - 1, nodes=count, **drawn)
 
 
 @given(steps(), st.integers(16, 70), st.one_of(st.none(), st.integers(3, 30)))
@@ -342,10 +361,10 @@ def test_any_tree_fits_and_no_node_is_lost(step: StepRecord, cells: int, height:
     assert len(drawn) + sum(row.folded for row in rows) == len(step.tree_tokens)
     for row in rows:
         # What is lit is on the accepted path, and only that.
-        lit = any(span.role == "path" for span in row.spans)
-        assert all((node in tree.path) == (lit or node == 0) for node in row.nodes)
-        assert not (lit and row.folded)
-        if lit and row.prob is not None:
+        on_path = any(span.role == "path" for span in row.spans)
+        assert all((node in tree.path) == (on_path or node == 0) for node in row.nodes)
+        assert not (on_path and row.folded)
+        if on_path and row.prob is not None:
             product = 1.0
             for node in row.nodes:
                 product *= tree.prob(node) or 0.0

@@ -34,7 +34,10 @@ def merged() -> list[StepRecord]:
     """Steps of two draft models and prompt lookup, in one tree."""
     tree: dict[str, Any] = {"tree_tokens": [0, 1, 2, 3], "tree_parents": [-1, 0, 0, 1], "path": [0, 1]}
     who: dict[str, Any] = {"drafters": ["draft", "draft-2", "lookup"], "sources": [0, 3, 1, 4]}
-    return [StepRecord("tree", [1, 5], "a b", 3, 1, 4, **tree, **who, shares=shares) for shares in ([0.5, 0.5], [0.25, 0.75])]
+    return [
+        StepRecord("tree", [1, 5], "a b", drafted=3, accepted=1, nodes=4, **tree, **who, shares=shares)
+        for shares in ([0.5, 0.5], [0.25, 0.75])
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -70,10 +73,10 @@ def test_every_method_is_explained_within_the_width(name: str, cells: int, writt
 
 def test_plain_decoding_is_not_promised_to_be_like_itself() -> None:
     rows = method_lines(known_methods()["greedy"], "identical", {}, Totals(steps=10, tokens=16, grammar=6), 60)
-    told = " ".join(text(rows).split())
-    assert "1.60 tokens a pass" in told
-    assert "each pass gives one token. The grammar wrote 6 tokens more, without a pass." in told
-    assert "Identical" not in told
+    page = " ".join(text(rows).split())
+    assert "1.60 tokens a pass" in page
+    assert "each pass gives one token. The grammar wrote 6 tokens more, without a pass." in page
+    assert "Identical" not in page
 
 
 def test_tokens_that_are_unknown_have_their_number(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:
@@ -101,7 +104,18 @@ def test_the_tree_page_fits(written: Make, vocabulary: list[str], cells: int, he
 def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cells: int) -> None:
     answer = Answer("lookup", "identical")
     for method, tokens, drafted, seconds in steps:
-        answer.add(StepRecord(method, [1] * tokens, "x", drafted, min(drafted, tokens - 1), 1 + drafted, seconds / 9, seconds))
+        answer.add(
+            StepRecord(
+                method,
+                [1] * tokens,
+                "x",
+                drafted,
+                min(drafted, tokens - 1),
+                1 + drafted,
+                draft_seconds=seconds / 9,
+                forward_seconds=seconds,
+            )
+        )
     rows = numbers_lines(answer, steps[-1][0], Curve(), cells)
     assert all(length(row) <= cells for row in rows)
     assert sum("α" in part for row in rows for part, _ in row) <= 3
@@ -125,9 +139,9 @@ def test_the_page_of_figures_tells_what_was_drafted_on(written: Make, tree_steps
     steps = tree_steps()
     assert "Drafted on" not in text(numbers_lines(written(steps), "fusion", Curve(), 90))
     steps = [replace(step, ahead=3, wasted=2) for step in steps]
-    made, wasted = 3 * len(steps), 2 * len(steps)
+    ahead, wasted = 3 * len(steps), 2 * len(steps)
     page = text(numbers_lines(written(steps), "fusion", Curve(), 90))
-    assert f"Drafted on while the model verified: {made} tokens, {wasted} of them for nothing." in page
+    assert f"Drafted on while the model verified: {ahead} tokens, {wasted} of them for nothing." in page
 
 
 def test_the_page_of_figures_tells_each_once(written: Make, tree_steps: Make) -> None:
@@ -201,13 +215,13 @@ def figures_read(run: Callable[[], object], files: tuple[str, ...]) -> set[str]:
 @pytest.mark.parametrize("certainty", ["", "exact"])
 def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, certainty: str) -> None:
     """Whatever the page of figures asks of an answer, the object of `run --json` asks for as well."""
-    answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", 1, 1, 2)] * 5))
+    answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", drafted=1, accepted=1, nodes=2)] * 5))
     answer.figures.certainty = certainty
     page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
-    told = figures_read(lambda: answer_json(answer), ("answer_json.py",))
+    body = figures_read(lambda: answer_json(answer), ("answer_json.py",))
     assert {"alpha", "what_if"} <= page or certainty
     # The method tells whether tokens were found earlier, only servers cause doubt, and `run` has no pace.
-    missing = page - told - {"earlier", "doubt", "rested"}
+    missing = page - body - {"earlier", "doubt", "rested"}
     assert not missing, f"missing in the JSON: {sorted(missing)}"
 
 
@@ -223,16 +237,25 @@ def test_a_hopeless_token_has_no_bar(written: Make, vocabulary: list[str]) -> No
     assert bars == {"␣about": "", "␣a": "━╸"}
 
 
-# The sentence about an answer
-
-
 def answer_of(
     *steps: tuple[str, int, int, int], plain: float = 0.0, reason: str = "eos", repeats: int = 1, contended: bool = False
 ) -> Answer:
     """An answer of steps of 10 ms: (method, tokens, drafted, accepted)."""
     answer = Answer(steps[0][0] if steps else "greedy", "identical")
     for method, tokens, drafted, accepted in steps * repeats:
-        answer.add(StepRecord(method, [1] * tokens, "x", drafted, accepted, 1 + drafted, 0.002, 0.007, 0.001))
+        answer.add(
+            StepRecord(
+                method,
+                [1] * tokens,
+                "x",
+                drafted,
+                accepted,
+                1 + drafted,
+                draft_seconds=0.002,
+                forward_seconds=0.007,
+                other_seconds=0.001,
+            )
+        )
     count = len(steps) * repeats
     answer.take(Finished(1, reason, "", 0.1, 0.1 + 0.01 * count, plain_seconds=plain, contended=contended))
     return answer
@@ -286,9 +309,9 @@ def test_a_ratio_needs_some_passes_and_a_plain_one_beside_them() -> None:
 
 def test_a_pass_that_took_prompt_tokens_along_is_not_compared() -> None:
     answer = Answer("draft", "identical")
-    answer.add(StepRecord("draft", [1] * 9, "x", 8, 8, 9, 0.0, 0.0001, 0.0, prefilled=90))
+    answer.add(StepRecord("draft", [1] * 9, "x", drafted=8, accepted=8, nodes=9, forward_seconds=0.0001, prefilled=90))
     for _ in range(10):
-        answer.add(StepRecord("draft", [1, 2], "x", 1, 1, 2, 0.0, 0.01, 0.0))
+        answer.add(StepRecord("draft", [1, 2], "x", drafted=1, accepted=1, nodes=2, forward_seconds=0.01))
     answer.take(Finished(1, "eos", "", 0.1, 1.0, plain_seconds=0.01))
     assert said(answer).startswith("2.0×")
 
@@ -328,11 +351,8 @@ def test_a_draft_that_was_declined_is_not_nothing_to_guess_from() -> None:
     answer.take(Finished(1, "eos", "", 0.1, 1.0))
     assert said(answer).endswith(" · lookup · declined: a pass of 8 costs 3.8 plain ones here")
     assert answer.log.record(1).declined == [8, 3.8]
-    answer.add(StepRecord("lookup", [1, 2], "xy", 1, 1, 2))
+    answer.add(StepRecord("lookup", [1, 2], "xy", drafted=1, accepted=1, nodes=2))
     assert "declined" not in said(answer).lower(), "what was tried once was not declined"
-
-
-# Rows of an answer with a thought: however it came and was opened and folded, the rows are the same
 
 
 TEXT = "It looks for the last few tokens earlier in the text.\n\nThat is all."
@@ -374,8 +394,8 @@ def test_open_while_it_is_written_then_a_line() -> None:
     assert done.row(0).sign == "▸"
     assert [row[1] for row in rows(done)[1:4]] == ["It looks for the last few tokens earlier", "in the text.", ""]
     done.fold(True)
-    shown = "".join(row.text for row in map(done.row, range(done.text_rows)) if row.thought)
-    assert shown.replace(" ", "") == THOUGHT.replace("\n", "").replace(" ", "")
+    thought_text = "".join(row.text for row in map(done.row, range(done.text_rows)) if row.thought)
+    assert thought_text.replace(" ", "") == THOUGHT.replace("\n", "").replace(" ", "")
     assert done.opened
     done.fold(False)
     assert rows(done) == rows(grown(steps))
@@ -403,8 +423,8 @@ def test_a_thought_that_is_not_closed_is_never_hidden() -> None:
     assert block.row(0).text.startswith("Thought for ")
     assert "s, not finished" in block.row(0).text
     assert block.row(0).styles == ("warning",)
-    told = " ".join(row.text for row in map(block.row, range(block.height)) if row.kind == "figures")
-    assert "Token limit in the middle of the thought" in told
+    figures = " ".join(row.text for row in map(block.row, range(block.height)) if row.kind == "figures")
+    assert "Token limit in the middle of the thought" in figures
 
 
 def test_the_cursor_goes_where_runs_can_be_seen() -> None:

@@ -17,7 +17,7 @@ from specchat.app.settings import locations
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed, flat, read, save
 from specchat.app.settings.precedence import Layers, load_settings, method_changes, read_settings, with_command_line
-from specchat.app.settings.toml import key_lines, parse, put
+from specchat.app.settings.toml import key_lines, put
 from specchat.errors import UserError
 
 
@@ -59,7 +59,6 @@ def test_every_kind_of_value(file: Path) -> None:
     ("text", "parts"),
     [
         ("model = ", ["not TOML", "end of document"]),
-        ("model = 'a'\n\n[sampling\n", ["line 3"]),
         ("modell = 'a'", ["modell", "did you mean model?"]),
         ("temperature = 0.5", ["temperature", "sampling.temperature"]),
         ("[sampling]\ntemprature = 0.5", ["sampling.temprature", "sampling.temperature"]),
@@ -72,18 +71,13 @@ def test_every_kind_of_value(file: Path) -> None:
         ("context = 1.5", ["context takes a whole number"]),
         ("threads = true", ["threads takes a whole number"]),
         ("kv_type = 'q9'", ["kv_type takes one of auto, f16"]),
-        ("gpu_layers = -1", ["gpu_layers must be at least 0"]),
         ("max_tokens = 'five'", ["max_tokens takes a whole number, not 'five'"]),
         ("stop = [1]", ["stop takes a list of non-empty texts"]),
-        ("stop = ['']", ["non-empty texts"]),
         ("draft_model = ' '", ["draft_model takes a model, a folder"]),
         ("draft_model = ['a', '']", ["draft_model takes a model, a folder"]),
         ("draft_model = ['a', 'b', 'a']", ["draft_model: a is named more than once"]),
         ("draft_model = [1]", ["draft_model takes a model, a folder", "not [1]"]),
         ("dtype = 'int4'", ["dtype takes one of auto, float32"]),
-        ("draft_dtype = 'int4'", ["draft_dtype takes one of auto, float32"]),
-        ("draft_device = 'gpu'", ["draft_device takes one of auto, cpu, cuda"]),
-        ("draft_threads = 0", ["draft_threads must be at least 1"]),
         ("device = 'gpu'", ["device takes one of auto, cpu, cuda"]),
         ("[sampling]\ntemperature = -1", ["sampling.temperature must be at least 0, not -1"]),
         ("[sampling]\ntop_p = 0.0", ["sampling.top_p must be above 0"]),
@@ -91,7 +85,6 @@ def test_every_kind_of_value(file: Path) -> None:
         ("[sampling]\ntemperature = nan", ["sampling.temperature"]),
         ("[model]\nname = 'x'", ["no setting model.name"]),
         ("[keymap]\nsend = 3", ["keymap.send takes keys"]),
-        ("[keymap]\nsend = 'f2,,f3'", ["keymap.send takes keys"]),
         ("[keymap]\nquit = ['ctrl+q', 'q']", ["keymap.quit: q always types in the chat", "F1 to F12"]),
         ("[keymap]\nhistory_back = 'up, question_mark'", ["keymap.history_back: question_mark always types"]),
         ("[keymap]\nnext_methd = 'f9'", ["no binding keymap.next_methd", "did you mean next_method?"]),
@@ -99,6 +92,10 @@ def test_every_kind_of_value(file: Path) -> None:
         ("[methods.lokup]\nk = 1", ["methods.lokup", "lokup"]),
         ("[methods.greedy]\nk = 1", ["greedy", "'k'"]),
         ("theme = 'no such theme'", ["theme: There is no theme", "Choose from"]),
+        ("[models.builtin]\ntemprature = 1", ["line 2", "did you mean sampling.temperature?"]),
+        ("[models.builtin]\ntheme = 'dark'", ["line 2", "choose from method"]),
+        ("[presets.x]\nsystm = 'x'", ["line 2", "a preset has no setting presets.x.systm: did you mean system?"]),
+        ("[presets.x]\nmax_tokens = 0", ["line 2", "max_tokens must be at least 1, not 0"]),
     ],
 )
 def test_a_bad_file_is_one_sentence_and_the_defaults(file: Path, text: str, parts: list[str]) -> None:
@@ -170,9 +167,6 @@ def test_the_folder_or_the_file_can_be_named(tmp_path: Path, monkeypatch: pytest
     assert locations.config_folder() == tmp_path
 
 
-# Defaults per model: tables of the settings file, which `specchat tune` writes too
-
-
 NAME = "Qwen/Qwen3-0.6B"
 
 
@@ -194,9 +188,9 @@ def test_a_model_has_its_own_method_sampling_and_system_prompt(path: Path) -> No
     other = with_command_line(settings, {"model": "other"}, {})
     assert (other.method, other.system, other.sampling.temperature) == ("ngram", None, 0.2)
     # What is given on the command line goes first.
-    given = with_command_line(settings, {"model": NAME, "method": "fusion", "sampling.temperature": 0.0}, {})
-    assert (given.method, given.sampling.temperature) == ("fusion", 0.0)
-    assert given.system == "Be brief."
+    overridden = with_command_line(settings, {"model": NAME, "method": "fusion", "sampling.temperature": 0.0}, {})
+    assert (overridden.method, overridden.sampling.temperature) == ("fusion", 0.0)
+    assert overridden.system == "Be brief."
 
 
 def test_what_tune_found_is_written_as_the_models_default_and_replaces_what_it_found_before(path: Path) -> None:
@@ -217,8 +211,8 @@ def test_what_tune_found_is_written_as_the_models_default_and_replaces_what_it_f
 
 def test_a_folder_is_the_same_model_with_a_tilde_and_without(path: Path) -> None:
     path.write_text('[models."~/models/small"]\nmethod = "greedy"\n')
-    found = read()
-    layers = Layers(found, model=str(Path("~/models/small").expanduser()))
+    file = read()
+    layers = Layers(file, model=str(Path("~/models/small").expanduser()))
     assert layers.settings().method == "greedy"
     assert layers.origin("method").place.endswith("line 2")
 
@@ -227,21 +221,6 @@ def test_a_folder_is_the_same_model_with_a_tilde_and_without(path: Path) -> None
 def test_what_is_no_method_is_refused(value: object) -> None:
     with pytest.raises(UserError, match=r"models\.x\.method"):
         changed(Settings(), {"models.x.method": value})
-
-
-def test_what_a_model_cannot_have_is_named_with_its_line_and_the_nearest(path: Path) -> None:
-    path.write_text('threads = 3\n[models.builtin]\nmethod = "greedy"\ntemprature = 1\ntheme = "dark"\n')
-    settings, sentence = load_settings()
-    assert settings.threads == 3
-    assert settings.method == "greedy"
-    assert sentence is not None
-    assert "line 4" in sentence
-    assert "did you mean sampling.temperature?" in sentence
-    assert "line 5" in sentence
-    assert "choose from method" in sentence
-
-
-# Servers in the settings: names, addresses, and where a key is, never the key
 
 
 FILE = """
@@ -268,16 +247,8 @@ def test_servers_are_read_and_go_with_every_load(tmp_path: Path) -> None:
     assert changed(Settings(), flat(settings)).servers == SERVERS
 
 
-def test_they_are_written(tmp_path: Path) -> None:
-    file = tmp_path / "settings.toml"
-    save({"servers.here.url": "http://localhost:8080"}, file)
-    assert file.read_text() == '[servers.here]\nurl = "http://localhost:8080"\n'
-    save({"servers.here.url": None}, file)
-    assert file.read_text() == ""
-
-
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "sentence"),
     [
         ('url = "ftp://localhost:8080"', "is not a server's address"),
         ('url = "http://me:sk-secret@host"', "must not hold a name or password"),
@@ -287,12 +258,12 @@ def test_they_are_written(tmp_path: Path) -> None:
         ('modle = "x"', "a server has no setting servers.x.modle: did you mean model?"),
     ],
 )
-def test_what_is_wrong_is_said_without_its_value(tmp_path: Path, line: str, said: str) -> None:
+def test_what_is_wrong_is_said_without_its_value(tmp_path: Path, line: str, sentence: str) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(f"[servers.x]\n{line}\n")
     settings, problem = load_settings(file)
     assert problem is not None
-    assert said in problem
+    assert sentence in problem
     assert "line 2" in problem
     assert "secret" not in problem
     assert not settings.servers.get("x")
@@ -304,9 +275,6 @@ def test_a_model_that_is_an_address_holds_no_password() -> None:
         with pytest.raises(UserError) as caught:
             changed(Settings(), {"model": wrong}, {"model": "--model"})
         assert "secret" not in str(caught.value)
-
-
-# TOML files that people write: lines of keys, and changes that keep everything else
 
 
 names = st.text(min_size=1, max_size=12).filter(lambda name: all(not 0xD800 <= ord(letter) < 0xE000 for letter in name))
@@ -377,16 +345,3 @@ def test_saving_is_refused_where_a_value_is_wrong_and_nothing_else_needs_to_be_r
     assert read(path).values == {"theme": "dark", "threads": 3}
     save({"zzz": None}, path)
     assert read(path).problems == ()
-
-
-@pytest.mark.parametrize(
-    "text", ["a = " + "[" * 5000 + "]" * 5000, ".".join(["a"] * 4000) + " = 1"], ids=["lists", "a key of many parts"]
-)
-def test_a_file_that_is_nested_too_deeply_says_so(text: str) -> None:
-    with pytest.raises(UserError, match="nested too deeply"):
-        parse(text, "settings.toml")
-
-
-def test_a_number_that_python_does_not_read_is_named() -> None:
-    with pytest.raises(UserError, match="a number in it is too long"):
-        parse("a = " + "1" * 5000, "settings.toml")

@@ -29,8 +29,8 @@ def test_bars() -> None:
 def test_portions_lose_no_cell(shares: list[float], cells: int) -> None:
     out = portions(shares, cells)
     assert sum(out) == (cells if sum(shares) > 0 else 0)
-    for share, taken in zip(shares, out, strict=True):
-        assert abs(taken - share / (sum(shares) or 1) * cells) <= 1
+    for share, portion in zip(shares, out, strict=True):
+        assert abs(portion - share / (sum(shares) or 1) * cells) <= 1
 
 
 def test_percent_rounds_to_neither_end() -> None:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from textual.events import Paste
 
 from specchat.app.settings.keymap import ALL
 from specchat.app.tui.actions.help import HelpScreen
@@ -14,7 +15,7 @@ from specchat.app.tui.chat.welcome import Welcome
 from specchat.app.tui.keys.context import KEYS
 from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps, Switched
 
-from ...fakes.pilots import Make, ask, chatting, command, loaded, rows, settle, shown, toasts
+from ...fakes.pilots import Make, ask, chatting, command, loaded, rows, settle, toasts
 
 SIZE = (90, 26)
 
@@ -32,60 +33,14 @@ async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:
         assert app.chat_screen.focused is app.chat_screen.input
 
 
-async def test_paste_keeps_newlines_and_the_box_grows_to_eight_lines(make_chat: Make) -> None:
-    from textual.events import Paste
-
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        app.chat_screen.input.post_message(Paste("one\ntwo\n" + "more\n" * 12))
-        await pilot.pause()
-        assert app.chat_screen.input.text.startswith("one\ntwo\nmore\n")
-        assert app.chat_screen.input.size.height == 8
-
-
-async def test_enter_sends_and_the_answer_comes(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await ask(pilot, engine, "Hello", make_steps(), finish=False)
-        assert app.chat_screen.input.text == ""
-        assert not app.chat_screen.query_one(Welcome).display
-        engine.finish()
-        await settle(app, pilot)
-        seen = shown(app)
-        assert "Prompt lookup looks for" in seen
-        assert "· lookup" in seen
-
-
-async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        box = app.chat_screen.input
-        for text in ("first", "second\nline"):
-            await ask(pilot, engine, "Hello", make_steps()[:2])
-            box.sent[-1] = text
-        await pilot.press("d")
-        await pilot.press("up")
-        assert box.text == "second\nline"
-        await pilot.press("up")  # within the message: the cursor moves
-        assert box.text == "second\nline"
-        await pilot.press("up")
-        assert box.text == "first"
-        await pilot.press("up")
-        assert box.text == "first"
-        await pilot.press("down", "down", "down")
-        assert box.text == "d"
-
-
-async def test_newline(make_chat: Make) -> None:
+async def test_newlines_are_typed_and_pasted_and_the_box_grows_to_eight_lines(make_chat: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await pilot.press("a", "ctrl+j", "b", "shift+enter", "c", "alt+enter", "d")
-        assert app.chat_screen.input.text == "a\nb\nc\nd"
-        assert app.chat_screen.input.size.height == 4
-
-
-async def test_escape_cancels(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        id = await ask(pilot, engine, "Hello", make_steps()[:4], finish=False)
-        await pilot.press("d", "escape")
-        assert engine.sent[-1] == Cancel(id)
-        assert app.chat_screen.input.text == "d"
+        assert (app.box.text, app.box.size.height) == ("a\nb\nc\nd", 4)
+        app.box.post_message(Paste("\n" + "more\n" * 12))
+        await pilot.pause()
+        assert app.box.text.startswith("a\nb\nc\nd\nmore\nmore")
+        assert app.box.size.height == 8
 
 
 async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make, engine: Any) -> None:
@@ -96,18 +51,6 @@ async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make,
         await settle(app, pilot)
         assert app.chat_screen.input.text == "early\nd"
         assert "no model is loaded" in app.chat_screen.query_one("#status").render().plain
-
-
-async def test_theme_menu_previews_and_restores(make_chat: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await pilot.press("f3", "down")
-        assert app.theme == "light"
-        await pilot.press("escape")
-        assert app.theme == "dark"
-        await pilot.press("ctrl+t", "2")
-        assert app.theme == "light"
-        await pilot.pause()
-        assert app.focused is app.box
 
 
 async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
@@ -132,19 +75,15 @@ async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
 async def test_help_does_what_is_chosen(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await pilot.press("question_mark", *"greedy", "enter")
-        await pilot.pause()
         assert app.screen is app.chat_screen
         assert app.dialogue.method == "greedy"
         await pilot.press("ctrl+p", *"/rename", "enter")
-        await pilot.pause()
         assert app.box.text == "/rename "
         await pilot.press("question_mark")  # something is being typed
         assert app.box.text == "/rename ?"
 
 
-async def test_a_new_chat_begins_every_time_and_open_brings_the_last_back(
-    make_chat: Make, engine: Any, make_steps: Make
-) -> None:
+async def test_a_new_chat_and_the_last_one(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await ask(pilot, engine, "Hello", make_steps(), finish=False)
         engine.finish()
@@ -174,7 +113,6 @@ async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps:
         up = view.scroll_offset.y
         await pilot.resize_terminal(60, SIZE[1])
         await pilot.resize_terminal(*SIZE)
-        await pilot.pause()
         assert view.scroll_offset.y == up
         assert "new text" not in str(hint.render())  # it is only wrapped anew
         engine.events = [Steps(id, make_steps("more\n" * 20))]
@@ -219,9 +157,7 @@ async def test_ctrl_c(make_chat: Make, engine: Any, make_steps: Make, monkeypatc
         assert not app.is_running
 
 
-async def test_ctrl_c_quits_beside_a_load_that_takes_long_to_stop(
-    make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ctrl_c_quits_beside_a_slow_load(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.app.tui.chat.screen.ChatScreen._disarm", lambda screen: None)
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         engine.events = [Loading(1, "weights", 40, 100)]
@@ -235,66 +171,26 @@ async def test_ctrl_c_quits_beside_a_load_that_takes_long_to_stop(
         assert not app.is_running
 
 
-async def test_remapped_keys(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(**{"keymap.next_method": "f11", "keymap.newline": "f12"}), size=SIZE) as (app, pilot):
-        before = app.dialogue.method
-        await pilot.press("ctrl+n")
-        assert app.dialogue.method == before
-        await pilot.press("f11")
-        assert app.dialogue.method != before
-        await pilot.press("a", "f12", "b")
-        assert app.chat_screen.input.text == "a\nb"
-        assert "F11 next method" in app.chat_screen.query_one("#keys").render().plain
-
-
 async def test_commands(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), engine, size=SIZE, notifications=True) as (app, pilot):
-
-        async def run(text: str) -> str:
-            app.clear_notifications()
-            await command(pilot, text)
-            return str(app.chat_screen.input.text)
-
-        assert await run("/method greedy") == ""
-        assert app.dialogue.method == "greedy"
-        assert await run("/mehtod lookup") == "/mehtod lookup"
-        assert "did you mean /method?" in toasts(app)
-        assert await run("/method lokup") == "/method lokup"
-        assert "did you mean lookup?" in toasts(app)
-        assert await run("/method lookup nonsense=3") != ""
-        assert app.dialogue.method == "greedy"
-        assert await run("/set temperature=0.7 seed=3 max_tokens=9") == ""
-        assert (
-            app.dialogue.options.sampling.temperature,
-            app.dialogue.options.sampling.seed,
-            app.dialogue.options.max_tokens,
-        ) == (0.7, 3, 9)
-        assert await run("/set stop_loops=off") == ""
-        assert not app.dialogue.options.stop_loops
-        assert "stop_loops=off" in toasts(app)
-        assert await run("/set stop_loops=7") != ""
-        assert "stop_loops takes true or false" in toasts(app)
-        assert await run("/set temperature 0.8") == ""
-        assert app.dialogue.options.sampling.temperature == 0.8
-        assert await run("/temperature 0.6") != ""
-        assert "temperature is a setting: /set temperature=0.6 changes it." in toasts(app)
-        assert await run("/xyzzy") != ""
-        assert "There is no command /xyzzy: type / to see them all." in toasts(app)
-        assert await run("/set temperature=-1") != ""
-        assert "temperature must be at least 0" in toasts(app)
-        assert await run("/set temprature=1") != ""
-        assert "did you mean temperature?" in toasts(app)
-        assert await run("/theme light") == ""
-        assert app.theme == "light"
-        assert await run("/theme ligt") != ""
-        assert await run("/model some/model") == ""
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
+        for line in (
+            "/method greedy",
+            "/set temperature=0.7 seed=3 max_tokens=9",
+            "/set stop_loops=off",
+            "/set temperature 0.8",
+            "/theme light",
+            "/model some/model",
+            "/help",
+        ):
+            assert await command(pilot, line) == ""
+        options = app.dialogue.options
+        assert (app.dialogue.method, options.sampling.temperature, options.sampling.seed) == ("greedy", 0.8, 3)
+        assert (options.max_tokens, options.stop_loops, app.theme) == (9, False, "light")
         assert isinstance(engine.sent[-1], Load)
-        assert app.dialogue.phase == "loading"
-        assert await run("/help") == ""
         assert isinstance(app.screen, HelpScreen)
         await pilot.press("escape")
         await loaded(pilot, engine)
-        assert await run("/etc/hosts is a file") == ""
+        assert await command(pilot, "/etc/hosts is a file") == ""
         assert engine.asked.messages == [{"role": "user", "content": "/etc/hosts is a file"}]
 
 
@@ -329,9 +225,6 @@ async def test_the_cursor_stands_at_the_chosen_row_of_every_menu(make_chat: Make
         assert app.screen.under.title[:40] in row()
         await pilot.press("x")
         assert app.cursor_position == app.focused.cursor_screen_offset
-
-
-# The drawing process: what it imports, and what a frame costs
 
 
 HEADLESS = """
@@ -393,7 +286,6 @@ async def test_selected_text_is_the_models_own(make_chat: Make, engine: Any, mak
         await pilot.mouse_down(view, offset=(7, 3))
         await pilot.hover(view, offset=(6, 6))
         await pilot.mouse_up(view, offset=(6, 6))
-        await pilot.pause()
         await pilot.press("ctrl+c")
         expected = "two three four five six seven eight nine ten eleven twelve thirteen fourteen\n\nend"
         assert app.clipboard == expected

@@ -1,4 +1,4 @@
-"""What comes from the terminal, before it is a key."""
+"""Input from the terminal, before it becomes keys."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def came(*parts: str) -> list[str]:
     """Keys and pastes out of what came in these parts."""
     parser = TerminalParser()
     messages = [message for part in parts for message in parser.feed(part)]
-    found = [message for message in messages if isinstance(message, Paste | Key)]
-    return [message.text if isinstance(message, Paste) else f"<{message.key}>" for message in found]
+    events = [message for message in messages if isinstance(message, Paste | Key)]
+    return [message.text if isinstance(message, Paste) else f"<{message.key}>" for message in events]
 
 
 def test_a_paste_with_colours_presses_no_key() -> None:
@@ -61,8 +61,8 @@ def test_what_the_terminal_replies_is_not_typed(pieces: list[str], cuts: list[in
     # An escape that comes alone is the key, until what follows it is known.
     ends = sorted({min(cut, len(data)) for cut in cuts if data[cut - 1 : cut] != "\x1b"} | {0, len(data)})
     keys = {"a": "<a>", "\x1b[A": "<up>", "ü": "<ü>"}
-    found = came(*(data[a:b] for a, b in pairwise(ends)))
-    assert found == [keys[piece] for piece in pieces if piece in keys]
+    typed_keys = came(*(data[a:b] for a, b in pairwise(ends)))
+    assert typed_keys == [keys[piece] for piece in pieces if piece in keys]
 
 
 def test_a_reply_that_was_cut_off_hides_nothing_for_long() -> None:

@@ -55,10 +55,10 @@ async def test_a_notice_takes_two_rows_and_the_help_has_all_of_it(make_chat: Mak
         screen = app.screen
         assert isinstance(screen, HelpScreen)
         assert row_under_cursor(screen) == LONG
-        told = " ".join(
+        detail = " ".join(
             " ".join(strip.text for strip in screen.detail.render_lines(screen.detail.outer_size.region)).strip("─ ").split()
         )
-        assert told == LONG or size[1] < 24  # which has fewer rows than it needs
+        assert detail == LONG or size[1] < 24  # which has fewer rows than it needs
         assert not any("word0" in text for text in shown(app))
         await pilot.press("f1", "f1")  # read
         assert isinstance(app.screen, HelpScreen)
@@ -80,9 +80,6 @@ async def test_the_help_has_the_last_notices(make_chat: Make) -> None:
         assert row_under_cursor(app.screen) == "Notice 5."
 
 
-# A word to who looks elsewhere when a long answer, a race or a download ends
-
-
 @pytest.mark.parametrize(
     ("environment", "begins"),
     [
@@ -94,9 +91,7 @@ async def test_the_help_has_the_last_notices(make_chat: Make) -> None:
         ({}, "\a"),
     ],
 )
-def test_a_terminal_gets_only_what_it_is_known_to_have(
-    environment: dict[str, str], begins: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_terminal_gets(environment: dict[str, str], begins: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TERM", "TERM_PROGRAM", "KITTY_WINDOW_ID", "TMUX", "STY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -114,7 +109,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What went to the terminal as a notification."""
+    """Notifications that went to the terminal."""
     out: list[str] = []
 
     def write(self: object, data: str) -> None:
@@ -132,7 +127,7 @@ async def ask(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
     await settle(app, pilot)
 
 
-async def test_a_long_answer_that_ends_unseen_is_told(
+async def test_an_unseen_end_is_told(
     make_chat: Make, engine: Any, make_steps: Make, clock: list[float], written: list[str]
 ) -> None:
     async with chatting(make_chat(), engine) as (app, pilot):
@@ -142,9 +137,9 @@ async def test_a_long_answer_that_ends_unseen_is_told(
         clock[0] += 30
         engine.finish()
         await settle(app, pilot)
-        [told] = written
+        [notification] = written
         tokens = app.dialogue.transcript.answers()[0].figures.tokens
-        assert told == f"The answer has ended (finished): {tokens} tokens."
+        assert notification == f"The answer has ended (finished): {tokens} tokens."
 
 
 @pytest.mark.parametrize("case", ["in front", "soon", "by hand", "off", "back in front"])
@@ -172,9 +167,6 @@ async def test_a_key_for_what_had_the_focus_does_nothing_once_that_is_gone(make_
         app.screen.set_focus(None)
         await pilot.pause()
         assert not await app.run_action("focused.cursor_down")
-
-
-# Every screen at every size: nothing ends the program, and what is too small says so
 
 
 WIDTHS = (1, 2, 12, 19, 20, 21, 24, 30, 40, 60, 100, 250)
@@ -241,7 +233,6 @@ async def check(pilot: Any) -> None:
 async def resized(pilot: Any, sizes: list[tuple[int, int]]) -> None:
     for size in sizes:
         await pilot.resize_terminal(*size)
-        await pilot.pause()
         await check(pilot)
 
 
@@ -258,7 +249,6 @@ async def test_no_size_ends_a_screen(screens: list[str], make_chat: Any, engine:
             for size in SAMPLE if FULL else [SAMPLE[number % len(SAMPLE)]]:
                 await pilot.resize_terminal(*size)
                 await pilot.press(*SCREENS[screen])
-                await pilot.pause()
                 await check(pilot)
                 await resized(pilot, [(80, 24), (1, 1), size] if FULL else [(1, 1)])
                 await pilot.press("escape", "escape", "escape", "ctrl+u")
@@ -271,9 +261,7 @@ async def test_no_size_ends_a_screen(screens: list[str], make_chat: Any, engine:
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 9), (40, 10), (60, 15)], ids=str)
-async def test_the_answer_shows_and_so_does_the_cursor_of_a_long_draft(
-    size: tuple[int, int], make_chat: Any, engine: Any
-) -> None:
+async def test_answer_and_cursor_show(size: tuple[int, int], make_chat: Any, engine: Any) -> None:
     async with chatting(make_chat(), size=size) as (app, pilot):
         await filled(pilot, engine)
         screen = app.chat_screen

@@ -54,7 +54,7 @@ class Running:
 
 @dataclass
 class Live(FakeEngine):
-    """Answers by itself: a word a token, one a pass by greedy and four by others."""
+    """Engine that answers at once: a word a token, one a pass by greedy and four by others."""
 
     text: str = TEXT
     endless: bool = False
@@ -127,22 +127,12 @@ def engine() -> Live:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A tour of a second or two."""
-    for name, seconds in (
-        ("TICK", 0.02),
-        ("PLAIN_BEAT", 0.02),
-        ("RUN_BEAT", 0.02),
-        ("PLAIN_SECONDS", 0.1),
-        ("RUN_SECONDS", 0.1),
-    ):
-        monkeypatch.setattr(script, name, seconds)
-    for name, seconds in (
-        ("REST_SECONDS", 0.1),
-        ("RACE_SECONDS", 0.3),
-        ("LONGEST_RACE", 30.0),
-        ("LOOK_SECONDS", 0.1),
-        ("READ_SECONDS", 0.1),
-    ):
-        monkeypatch.setattr(script, name, seconds)
+    for name in ("TICK", "PLAIN_BEAT", "RUN_BEAT"):
+        monkeypatch.setattr(script, name, 0.02)
+    for name in ("PLAIN_SECONDS", "RUN_SECONDS", "REST_SECONDS", "LOOK_SECONDS", "READ_SECONDS"):
+        monkeypatch.setattr(script, name, 0.1)
+    monkeypatch.setattr(script, "RACE_SECONDS", 0.3)
+    monkeypatch.setattr(script, "LONGEST_RACE", 30.0)
     # A tick takes as long as it is meant to, whatever else the machine does.
     monkeypatch.setattr(script, "monotonic", itertools.count(0.0, script.TICK).__next__)
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
@@ -152,15 +142,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+def captions(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """All that the tour says, each sentence once: a step may be over before one has looked."""
     out: list[tuple[int, str]] = []
     say = Caption.say
 
-    def note(self: Caption, step: int, sentence: str, beside: str = "") -> None:
+    def note(self: Caption, step: int, sentence: str, hint: str = "") -> None:
         if out[-1:] != [(step, sentence)]:
             out.append((step, sentence))
-        say(self, step, sentence, beside)
+        say(self, step, sentence, hint)
 
     monkeypatch.setattr(Caption, "say", note)
     return out
@@ -176,7 +166,7 @@ def step(app: Any) -> int:
 
 
 def told(app: Any) -> str:
-    """What the tour says."""
+    """Return the sentence of the tour."""
     return str(next(caption.state[1] for screen in reversed(app.screen_stack) for caption in screen.query(Caption)))
 
 
@@ -198,17 +188,17 @@ def stay(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
         monkeypatch.setattr(script, "PLAIN_BEAT" if at == 1 else "RUN_BEAT", LONG)
 
 
-async def test_from_one_token_a_pass_to_a_message_of_ones_own(
-    make_chat: Make, engine: Live, said: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+async def test_the_whole_tour(
+    make_chat: Make, engine: Live, captions: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "PLAIN_SECONDS", 0.6)
     monkeypatch.setattr(script, "RACE_SECONDS", 1.0)
     races: list[Race] = []
     begin_race = Races.begin
 
-    def note(own: Races, race: Race, caption: Any = None) -> RaceScreen:
+    def note(races_action: Races, race: Race, caption: Any = None) -> RaceScreen:
         races.append(race)
-        return begin_race(own, race, caption)
+        return begin_race(races_action, race, caption)
 
     monkeypatch.setattr(Races, "begin", note)
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
@@ -224,8 +214,8 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
         assert not any(race.speedup(racer) for racer in race.racers), "single passes tell nothing of speed"
         plain, lookup, *_ = (racer.answer.figures.steps for racer in race.racers)
         assert plain > 2 * lookup
-        assert [number for number, _ in said] == [1, 1, 2, 3, 3, 4]
-        assert said[-2] == (3, f"lookup wrote the same text in {lookup} passes, plain decoding in {plain}.")
+        assert [number for number, _ in captions] == [1, 1, 2, 3, 3, 4]
+        assert captions[-2] == (3, f"lookup wrote the same text in {lookup} passes, plain decoding in {plain}.")
         assert app.screen is app.chat_screen
         assert app.box.text == script.NEXT
         assert app.dialogue.method == "lookup", "the chat's own"
@@ -235,7 +225,8 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
 
 
 async def test_what_knows_no_end_races_as_far_as_its_answer_came(make_chat: Make, engine: Live) -> None:
-    engine.endless, engine.text = True, TEXT * 9
+    engine.endless = True
+    engine.text = TEXT * 9
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await begin(app, pilot, engine, 3)
         (answer,) = app.dialogue.transcript.answers()
@@ -315,6 +306,5 @@ def test_what_it_looks_like(snap_compare: Any, make_chat: Make, engine: Live, mo
         await begin(app, pilot, engine, at)
         entries = app.dialogue.transcript.entries
         await until(pilot, lambda: bool(entries[1].runs) and app.screen is app.chat_screen)
-        await pilot.pause()
 
     assert snap_compare(make_chat(), terminal_size=(60, 18), run_before=before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -26,6 +25,7 @@ from specchat.errors import UserError
 from ....fakes.engines import paced, wait_until
 from ....fakes.model_servers import Pass, Written, llama_server, of_words, serving, text_only, vllm
 from ....fakes.records import recorded_model
+from ....fakes.terminal import Tty
 from ..conftest import Call
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -50,7 +50,7 @@ def command(world: dict[str, Any], *args: object, pace: float = 0.0) -> list[str
 
 
 def beside(world: dict[str, Any], *args: object, pace: float = 0.0) -> subprocess.Popen[str]:
-    """The command in a process of its own."""
+    """Start the command in another process."""
     pipe = subprocess.PIPE
     return subprocess.Popen(command(world, *args, pace=pace), stdout=pipe, stderr=pipe, text=True, env=world["env"])
 
@@ -101,15 +101,15 @@ def test_methods_are_compared_in_every_form(world: dict[str, Any]) -> None:
     markdown, page = (folder / "t.md").read_text(), (folder / "t.html").read_text()
     assert "| category | method |" in markdown
     assert "| **all** | **lookup** |" in markdown
-    for said in (report["headline"], AVERAGED, report["machine"]["processor"], report["versions"]["torch"], report["command"]):
-        assert said in markdown
-        assert text(said) in page
+    for part in (report["headline"], AVERAGED, report["machine"]["processor"], report["versions"]["torch"], report["command"]):
+        assert part in markdown
+        assert text(part) in page
     assert page.count('<div class="bar"') == len(rows)
     assert "<script" not in page
 
 
 @pytest.mark.parametrize(
-    ("speedup", "low", "high", "prompts", "said"),
+    ("speedup", "low", "high", "prompts", "sentence"),
     [
         (1.83, 0.0002, 1664017.91, 2, "lookup 1.83×, 95% under 0.01 to over 100: too few prompts to say."),
         (1.83, 0.64, 9.91, 40, "lookup 1.83×, 95% 0.64 to 9.91: not clearly faster than greedy."),
@@ -119,18 +119,16 @@ def test_methods_are_compared_in_every_form(world: dict[str, Any]) -> None:
         (1.83, None, None, 1, "lookup 1.83×: too few prompts to say."),
     ],
 )
-def test_the_headline_says_how_certain_it_is(
-    speedup: float, low: float | None, high: float | None, prompts: int, said: str
-) -> None:
+def test_the_headline(speedup: float, low: float | None, high: float | None, prompts: int, sentence: str) -> None:
     figures = {"category": "all", "prompts": prompts}
     plain = figures | {"method": "greedy", "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
     worse = figures | {"method": "jacobi", "speedup": 0.5, "speedup_low": 0.4, "speedup_high": 0.6}
     best = figures | {"method": "lookup", "speedup": speedup, "speedup_low": low, "speedup_high": high}
-    assert headline([plain, best, worse], "greedy") == said
+    assert headline([plain, best, worse], "greedy") == sentence
     # Where it may be the best by chance, what is surely faster is named too.
     sure = figures | {"method": "draft", "speedup": speedup - 0.1, "speedup_low": 1.3, "speedup_high": 1.8}
     more = f" draft {speedup - 0.1:.2f}×, 95% 1.30 to 1.80: faster than greedy."
-    assert headline([plain, sure, best, worse], "greedy") == (said if round(low or 0, 2) > 1 else said + more)
+    assert headline([plain, sure, best, worse], "greedy") == (sentence if round(low or 0, 2) > 1 else sentence + more)
     assert headline([plain], "greedy") == ""
 
 
@@ -161,8 +159,8 @@ def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any], run: Run
     assert counts(json.loads(resumed.stdout)) == counts(whole)
     assert record.read_bytes().count(b"\n") == 1 + 6 * 3
     # Everything is measured: once more tells the same, seconds and all, without the model's work.
-    again = run(*args, "--record", record, "--resume", pace=0.002)
-    assert json.loads(again.stdout)["results"] == json.loads(resumed.stdout)["results"]
+    repeated = run(*args, "--record", record, "--resume", pace=0.002)
+    assert json.loads(repeated.stdout)["results"] == json.loads(resumed.stdout)["results"]
 
 
 def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
@@ -185,26 +183,6 @@ def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any],
         assert reason in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (["--methods", "lokup"], "did you mean lookup?"),
-        (["--methods", "lookup:nods=3"], "did you mean nodes?"),
-        (["--against", "vllm"], "--against takes transformers, llama-cpp"),
-        (["--clock", "sun"], "--clock takes wall or cpu"),
-        (["--rounds", "0"], "--rounds must be at least 1"),
-        (["--category", "nope"], "no category 'nope'"),
-    ],
-)
-def test_what_can_be_mended_is_one_sentence(run: Run, args: list[str], says: str) -> None:
-    done = run(*args)
-    assert done.returncode == 2
-    assert says in done.stderr
-
-
-# Prompts from files of every kind, and what is wrong in them
-
-
 def file(folder: Path, text: str, name: str = "p.jsonl") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
@@ -214,31 +192,22 @@ def file(folder: Path, text: str, name: str = "p.jsonl") -> Path:
 def test_lines_of_every_kind_become_prompts(tmp_path: Path) -> None:
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     rows = [{"prompt": "one"}, {"turns": ["x", "y"], "category": "math"}, {"messages": chat, "category": "chat"}]
-    found = read_items(file(tmp_path, "\n".join(map(json.dumps, rows)) + "\n\n"), None)
-    assert [(i.id, i.category, i.turns) for i in found.items[:3]] == [
+    prompts = read_items(file(tmp_path, "\n".join(map(json.dumps, rows)) + "\n\n"), None)
+    assert [(i.id, i.category, i.turns) for i in prompts.items[:3]] == [
         ("1", "prompts", ("one",)),
         ("2", "math", ("x",)),
         ("2/2", "math", ("x", "y")),
     ]
-    assert found.items[3].messages == ({"role": "user", "content": "a"},)  # an answer at the end is not asked for
-    assert found.problems == []
+    assert prompts.items[3].messages == ({"role": "user", "content": "a"},)  # an answer at the end is not asked for
+    assert prompts.problems == []
 
 
 def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     bad = ['{"category": "math"}', "nonsense", '{"turns": []}', "[1]", '{"messages": [{"role": "user"}]}', '{"prompt": " "}']
     text = "\n".join(['{"prompt": "a"}', *bad])
-    found = read_items(file(tmp_path, text), None)
-    assert len(found.items) == 1
-    assert [f"line {n}" in problem for n, problem in zip(range(2, 8), found.problems, strict=True)] == [True] * 6
-
-
-def test_a_category_without_prompts_is_said(tmp_path: Path) -> None:
-    path = file(tmp_path, '{"prompt": "a", "category": "x"}\n')
-    found = read_items(path, None, ("x", "nope"))
-    assert len(found.items) == 1
-    assert "no category 'nope': choose from x" in found.problems[0]
-    with pytest.raises(UserError, match="no category 'nope'"):
-        read_items(path, None, ("nope",))
+    prompts = read_items(file(tmp_path, text), None)
+    assert len(prompts.items) == 1
+    assert [f"line {n}" in problem for n, problem in zip(range(2, 8), prompts.problems, strict=True)] == [True] * 6
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "nonsense {"])
@@ -250,8 +219,8 @@ def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
 def test_spec_bench_and_speed_bench_are_read_as_they_are_published(tmp_path: Path) -> None:
     names = (*MT_BENCH, "translation", "summarization", "qa", "math_reasoning", "rag")
     rows = [{"question_id": 81 + i, "category": name, "turns": ["a"], "reference": []} for i, name in enumerate(names)]
-    found = read_items(file(tmp_path, "\n".join(map(json.dumps, rows))), 2)
-    assert [item.category for item in found.items] == ["mt_bench"] * 2 + list(names[8:])
+    prompts = read_items(file(tmp_path, "\n".join(map(json.dumps, rows))), 2)
+    assert [item.category for item in prompts.items] == ["mt_bench"] * 2 + list(names[8:])
 
     columns = {
         "question_id": ["a", "b", "c"],
@@ -261,43 +230,31 @@ def test_spec_bench_and_speed_bench_are_read_as_they_are_published(tmp_path: Pat
         "multiturn": [True, False, False],
     }
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "test-00000-of-00001.parquet")
-    found = read_items(tmp_path / "test-00000-of-00001.parquet", None)
-    assert [(item.category, item.turns) for item in found.items] == [
+    prompts = read_items(tmp_path / "test-00000-of-00001.parquet", None)
+    assert [(item.category, item.turns) for item in prompts.items] == [
         ("coding", ("x",)),
         ("coding", ("x", "y")),
         ("roleplay", ("z",)),
     ]
-    assert "1 prompt is a placeholder" in found.problems[0]
+    assert "1 prompt is a placeholder" in prompts.problems[0]
     with pytest.raises(UserError, match="not a Parquet file"):
         read_items(file(tmp_path, "text", "p.parquet"), None)
-
-
-# Tables in narrow terminals: fewer columns, named below, and never a broken word
 
 
 WIDTHS = (60, 80, 100, 120, 160)
 METHODS = ("greedy", "early-exit:layers=2:schedule=constant:tokens=4", "transformers/prompt-lookup", "lookup:nodes=32")
 
 
-class Terminal(io.StringIO):
-    """Standard output that claims to be a terminal."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return True
-
-
-def terminal(monkeypatch: pytest.MonkeyPatch, cells: int) -> Terminal:
+def terminal(monkeypatch: pytest.MonkeyPatch, cells: int) -> Tty:
     """A terminal of so many columns in the place of standard output. (No fixture: pytest puts its own there after them.)"""
-    out = Terminal()
+    out = Tty()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setenv("COLUMNS", str(cells))
     return out
 
 
 def bench_table() -> tuple[list[str], list[list[str]]]:
-    """As `specchat bench` has it."""
+    """Make the table that `specchat bench` prints."""
     row = {
         "tokens_per_second": 123.4,
         "speedup": 1.5,
@@ -330,10 +287,10 @@ def test_a_table_keeps_within_the_width_and_says_what_it_leaves_out(monkeypatch:
     assert max(map(width, lines)) <= cells
     title = lines[0].split()
     assert title[:4] == ["category", "method", "tok/s", "speedup"]
-    said = " ".join(" ".join(lines).partition("Too narrow to show: ")[2].split())
-    gone = said.partition(".")[0].split(", ") if said else []
-    assert sorted(title + gone) == sorted(head)
-    assert (cells == 160) == (not gone)
+    remark = " ".join(" ".join(lines).partition("Too narrow to show: ")[2].split())
+    left_out = remark.partition(".")[0].split(", ") if remark else []
+    assert sorted(title + left_out) == sorted(head)
+    assert (cells == 160) == (not left_out)
     # Names are whole, or go on in the next line behind a sign; figures are never broken.
     for method in METHODS:
         assert method in "".join(line[15:].split("  ")[0] for line in lines)
@@ -347,9 +304,6 @@ def test_a_pipe_gets_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == head
     assert len(lines) == 1 + len(rows)
-
-
-# `specchat replay`: from files to tables, with what is wrong in them named by line
 
 
 REPLAYED = "The quick brown fox jumps over the lazy dog while the small cat sleeps near the old warm stove in the kitchen. "
@@ -420,24 +374,6 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path, replay: R
     assert {"machine", "versions", "command"} <= set(report)
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (["nowhere.jsonl"], "There is no file nowhere.jsonl"),
-        (["FILE", "--methods", "jacobi"], "The method jacobi cannot be replayed: it needs the model's other choices"),
-        (["FILE", "--methods", "lokup"], "did you mean lookup?"),
-        (["FILE", "--methods", "lookup:nodes"], "not a method with settings"),
-        (["FILE", "--on-model", "builtin", "--model", "builtin"], "leave out --model"),
-        (["FILE", "--on-model", "builtin", "--methods", "lookahead"], "needs the model's other choices"),
-        (["FILE", "--tokenizer", "nofolder"], "tokenizer.json"),
-    ],
-)
-def test_a_mistake_in_a_replay_is_one_sentence(records: Path, args: list[str], says: str, replay: Run) -> None:
-    done = replay(*(records if arg == "FILE" else arg for arg in args))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-
-
 def test_every_answer_of_a_chat_is_a_record(tmp_path: Path) -> None:
     path = tmp_path / "chat.jsonl"
     chat = [{"role": r, "content": c} for r, c in (("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "c"))]
@@ -446,9 +382,6 @@ def test_every_answer_of_a_chat_is_a_record(tmp_path: Path) -> None:
     assert problems == []
     assert [(r.response, len(r.messages), r.ended) for r in records] == [("b", 2, True), ("d", 4, False)]
     assert records[1].prompt == "system: s\n\nuser: a\n\nassistant: b\n\nuser: c\n\nassistant: "
-
-
-# `specchat bench` with servers as the models
 
 
 FAST = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
@@ -476,9 +409,9 @@ def test_a_server_against_a_plain_one(bench: Run, tmp_path: Path) -> None:
     ):
         options = (tmp_path / "p.txt", "--model", fast.url, "--against", slow.url, "--rounds", 2, "--record", record)
         done = bench(*options, "--json", "--markdown", tmp_path / "t.md")
-        again = bench(*options, "--resume")
-        asked = [body for path, _, body in fast.asked if path == "/v1/chat/completions"]
-        answered = len(asked)
+        resumed = bench(*options, "--resume")
+        bodies = [body for path, _, body in fast.asked if path == "/v1/chat/completions"]
+        answered = len(bodies)
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     assert report["servers"] == {"plain": slow.url, "ngram-simple": fast.url}
@@ -496,13 +429,13 @@ def test_a_server_against_a_plain_one(bench: Run, tmp_path: Path) -> None:
     assert speculating["certainty"] == {"exact": 3}
     assert (speculating["identical"], speculating["pairs"]) == (3, 6)
     # By the server's own clock: 31.5 ms for the prompt, then 1.25 ms a pass.
-    slow_seconds, fast_seconds = (31.5 + 0.001 + 1.25 * (len(each.lengths) - 1) for each in (SLOW, FAST))
+    slow_seconds, fast_seconds = (31.5 + 0.001 + 1.25 * (len(answer.lengths) - 1) for answer in (SLOW, FAST))
     assert speculating["speedup"] == pytest.approx(slow_seconds / fast_seconds)
     # It reads every prompt anew; the prompts are asked for in both rounds, after one question what it is and a warm-up.
-    assert all(body["cache_prompt"] is False and body["temperature"] == 0 for body in asked)
+    assert all(body["cache_prompt"] is False and body["temperature"] == 0 for body in bodies)
     assert answered == (1 + 1 + 6) + 1, "the run that was gone on with asks only what it is"
     assert "| exact |" in (tmp_path / "t.md").read_text()
-    head, *_ = [line for line in again.stdout.splitlines() if line.startswith("category")]
+    head, *_ = [line for line in resumed.stdout.splitlines() if line.startswith("category")]
     assert "passes" in head
     assert "forward" not in head
     rows = [json.loads(line) for line in record.read_text().splitlines()[1:]]
@@ -533,21 +466,3 @@ def test_passes_that_are_not_told_are_not_counted(bench: Run, tmp_path: Path) ->
     line = next(line for line in done.stdout.splitlines() if line.startswith("prompts"))
     assert line.split()[3:8] == ["–"] * 5
     assert line.split()[-1] == "unknown"
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--methods", "lookup"], "Leave out --methods"),
-        (["--clock", "cpu"], "Leave out --clock"),
-        (["--against", "transformers"], "A server is compared with servers"),
-    ],
-)
-def test_what_a_server_cannot_do_is_refused_before_it_is_asked(bench: Run, words: list[str], sentence: str) -> None:
-    done = bench("--model", "http://localhost:9", *words)
-    assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
-
-
-def test_a_server_is_not_tuned(bench: Run) -> None:
-    done = bench("tune", "--model", "http://localhost:9")
-    assert (done.returncode, "compare two servers with `bench --against`" in done.stderr) == (2, True), done.stderr

@@ -46,9 +46,9 @@ SPEEDS = {f"lookup:nodes={n}": 1 + 0.05 * n for n in range(1, 21)} | {f"fusion:n
 
 def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
     search = searching(SPEEDS)
-    found = result_of(search, search.run())
+    pick = result_of(search, search.run())
     grid = sum(len(search.items) * 60 / speed for speed in SPEEDS.values())
-    assert SPEEDS[found["spec"]] >= 0.95 * max(SPEEDS.values())
+    assert SPEEDS[pick["spec"]] >= 0.95 * max(SPEEDS.values())
     assert search.passes <= grid / 3
     assert [len(rung["candidates"]) for rung in search.rungs] == [30, 10, 4]
 
@@ -116,7 +116,7 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     for spec in specs:
         assert parse_skip(spec.settings.get("skip", "7"), 8)
         # What is printed can be typed.
-        assert [(again.name, again.settings) for again in read_specs(f"lookup,{spec.label},greedy")] == [
+        assert [(parsed.name, parsed.settings) for parsed in read_specs(f"lookup,{spec.label},greedy")] == [
             ("lookup", {}),
             ("early-exit", spec.settings),
             ("greedy", {}),
@@ -137,11 +137,11 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     show_blocks(Blocks(170, 137, 4, 8, deeper, block_specs(deeper)))
     assert [line.endswith("measured") for line in capsys.readouterr().out.splitlines()[2:]] == [True] * 3 + [False] * 3 + [True]
     show_blocks(blocks)
-    shown = capsys.readouterr().out
-    assert "137 tokens of 4 plain answers (170 forward passes)" in shown
-    assert "\n4-7 " in shown
-    assert [line.endswith("measured") for line in shown.splitlines()[2:]] == [True, True, True, False]
-    assert "1,2m,4-7     5 of 16     94%            0.39     1.51×  measured" in shown
+    output = capsys.readouterr().out
+    assert "137 tokens of 4 plain answers (170 forward passes)" in output
+    assert "\n4-7 " in output
+    assert [line.endswith("measured") for line in output.splitlines()[2:]] == [True, True, True, False]
+    assert "1,2m,4-7     5 of 16     94%            0.39     1.51×  measured" in output
 
 
 def test_settings_for_other_engines() -> None:
@@ -183,9 +183,9 @@ def test_sglang_grows_trees(name: str, options: str) -> None:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_method_has_a_setting_or_a_note_for_every_engine(name: str) -> None:
-    found = elsewhere(name, {})
-    assert list(found) == ["transformers", "llama-server", "vLLM", "SGLang"]
-    assert all(setting or note for setting, note in found.values())
+    settings = elsewhere(name, {})
+    assert list(settings) == ["transformers", "llama-server", "vLLM", "SGLang"]
+    assert all(setting or note for setting, note in settings.values())
 
 
 def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     assert report["best"]["speedup_high"] == pytest.approx(report["best"]["speedup_low"])
     assert report["best"]["speedup"] > 3
     assert {"machine", "versions", "command"} <= set(report)
-    kept = {"method": "lookup", **{f"methods.lookup.{k}": v for k, v in report["best"]["settings"].items()}}
-    assert {key: str(value) for key, value in read_settings(tmp_path / "settings.toml").models[model].items()} == kept
+    saved = {"method": "lookup", **{f"methods.lookup.{k}": v for k, v in report["best"]["settings"].items()}}
+    assert {key: str(value) for key, value in read_settings(tmp_path / "settings.toml").models[model].items()} == saved
     before = (tmp_path / "settings.toml").read_bytes()
     done = subprocess.run(
         [*command, "--minutes", "1e-9", "--limit", "1"],
@@ -224,9 +224,6 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     assert "Too little was measured to choose a method, so nothing was saved" in done.stderr
     assert "×" not in done.stdout
     assert (tmp_path / "settings.toml").read_bytes() == before
-
-
-# Paired ratios, their intervals, and the lines of the table
 
 
 def row(item: str, method: str, seconds: float, turn: int = 0, **more: Any) -> dict[str, Any]:
@@ -304,7 +301,7 @@ def test_an_answer_that_differs_is_not_identical_and_a_failed_one_does_not_count
 def test_a_line_tells_what_a_token_costs() -> None:
     rows = [{**row("a", "draft", 1.0), "flops": 300e6}, {**row("b", "draft", 1.0), "flops": 100e6}]
     (line,) = summarise(rows, ["draft"], "greedy", "wall")
-    assert line["flops_per_token"] == 400e6 / sum(each["count"] for each in rows)
+    assert line["flops_per_token"] == 400e6 / sum(record["count"] for record in rows)
     head, (cells, *_), _ = table([line])
     assert dict(zip(head, cells, strict=True))["FLOPs/tok"] == "20M"
     (none,) = summarise([row("c", "draft", 1.0)], ["draft"], "greedy", "wall")

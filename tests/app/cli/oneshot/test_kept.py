@@ -66,13 +66,6 @@ def test_an_exchange_is_kept_and_goes_on(call: Call, model: str) -> None:
         assert said(chats, first["chat"]) == ["hello", first["text"], "and more", second["text"], "hello", third["text"]]
 
 
-def test_a_kept_answer_is_compared_with_plain_steps_of_its_own(call: Call, model: str) -> None:
-    assert call("hello", "--keep", "--model", model)[0] == 0
-    with reading() as chats:
-        figures = chats.open(chats.newest()[0].id).transcript.answers()[0].figures
-    assert figures.plain_seconds or figures.contended
-
-
 def test_a_chat_may_go_on_without_being_kept(call: Call, model: str, tmp_path: Path) -> None:
     first = json.loads(call("hello", "--keep", "--json", "--model", model)[1])
     second = json.loads(call("and more", "--continue", "--no-history", "--json", "--model", model)[1])
@@ -90,43 +83,24 @@ def test_the_system_prompt_is_the_chats_unless_one_is_given(call: Call, model: s
     call("and more", "--continue", "--model", model)
     with reading() as chats:
         assert chats.open(chats.latest().id).transcript.system == "Be brief."
-    given = json.loads(
+    overridden = json.loads(
         call("and more", "--continue", "--no-history", "--system", "Be brief. " * 9, "--json", "--model", model)[1]
     )
-    assert given["prompt_tokens"] > plain["prompt_tokens"] + 20
+    assert overridden["prompt_tokens"] > plain["prompt_tokens"] + 20
 
 
 def test_a_chat_goes_on_with_its_own_model_and_settings(call: Call, model: str, tmp_path: Path) -> None:
     call("hello", "--keep", "--json", "--model", model, "--method", "greedy", "--max-tokens", "4")
-    own = json.loads(call("and more", "--continue", "--no-history", "--json")[1])
-    assert (own["model"], own["method"], own["tokens"]) == (model, "greedy", 4)
-    asked = json.loads(call("and more", "--continue", "--no-history", "--json", "--method", "lookup", "--max-tokens", "2")[1])
-    assert (asked["model"], asked["method"], asked["tokens"]) == (model, "lookup", 2)
+    answer = json.loads(call("and more", "--continue", "--no-history", "--json")[1])
+    assert (answer["model"], answer["method"], answer["tokens"]) == (model, "greedy", 4)
+    overridden = json.loads(
+        call("and more", "--continue", "--no-history", "--json", "--method", "lookup", "--max-tokens", "2")[1]
+    )
+    assert (overridden["model"], overridden["method"], overridden["tokens"]) == (model, "lookup", 2)
     (tmp_path / "answers.jsonl").unlink()
     code, out, err = call("and more", "--continue")
     assert (code, out) == (2, "")
     assert err.endswith("specchat: The chat was with that model. Choose another one with --model.\n")
-
-
-REFUSED = (
-    (["--continue", "--resume", "x"], "--continue and --resume each choose a chat"),
-    (["--keep", "--no-history"], "--keep and --no-history contradict each other"),
-    (["--keep", "--continue"], "--keep starts a new chat"),
-    (["--keep", "--raw"], "--raw sends the prompt as it is, not as a chat"),
-    (["--resume", "nowhere"], "No chat is called 'nowhere'"),
-    (["--resume", "77"], "There is no chat 77"),
-    (["--resume", ""], "--resume takes a chat's number or title"),
-    (["--resume", "l"], "2 chats have 'l' in their title. Give the number of one of them (2, 1)."),
-)
-
-
-def test_what_cannot_go_on_is_one_sentence(call: Call, model: str) -> None:
-    call("hello", "--keep", "--model", model)
-    call("lullaby", "--keep", "--max-tokens", "2", "--model", model)
-    for args, told in REFUSED:
-        code, out, err = call("hello", *args, "--model", model)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert told in err
 
 
 def test_a_cancelled_answer_is_kept_as_far_as_it_was(call: Call, model: str, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def run(model: str, folder: Path, *args: str, piped: bytes | None = None) -> sub
 
 
 def asked(result: subprocess.CompletedProcess[bytes]) -> str:
-    """What was asked: the model repeats it."""
+    """Return the answer, which repeats the prompt."""
     assert result.returncode == 0, result.stderr
     return result.stdout.decode()
 
@@ -56,56 +56,36 @@ def test_piped_text_goes_with_the_prompt(model: str, tmp_path: Path) -> None:
     assert text.startswith("You said: Attached text: standard input (11 B)\n```\nalpha beta\n```\n\nSum up")
 
 
-def test_nothing_piped_is_no_attachment(model: str, tmp_path: Path) -> None:
-    assert "Attached" not in asked(run(model, tmp_path, "Sum up", "--max-tokens", "5", piped=b""))
-
-
 @pytest.fixture
-def here(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Runs `specchat run` in a folder of its own, with nothing piped in."""
+def run_here(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run `specchat run` in an empty folder, with nothing piped in."""
     monkeypatch.chdir(tmp_path)
     return lambda *args: call("run", *args)
 
 
-def test_files_of_the_option_and_of_the_prompt(here: Call, model: str, tmp_path: Path) -> None:
+def test_files_of_the_option_and_of_the_prompt(run_here: Call, model: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("alpha\n")
     (tmp_path / "b.txt").write_text("beta")
-    code, text, err = here("Sum up @notes.txt", "-f", "b.txt", "--max-tokens", "90", "--model", model)
+    code, text, err = run_here("Sum up @notes.txt", "-f", "b.txt", "--max-tokens", "90", "--model", model)
     assert code == 0, err
     first, second = text.index("Attached file: b.txt (4 B)"), text.index("Attached file: notes.txt (6 B)")
     assert first < text.index("beta") < second < text.index("alpha") < text.index("Sum up @notes.txt")
 
 
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (("Sum up @none.txt",), "There is no file none.txt. Check the name, or write @@ for a plain @."),
-        (("Sum up", "-f", "none.txt"), "There is no file none.txt. Check the path."),
-        (("Sum up", "-f", "binary"), "binary is binary, not text. Attach a text file."),
-        (("Sum up", "-f", "log", "--raw"), "--raw sends the prompt as it is, without files. Leave out --raw or -f."),
-    ],
-)
-def test_what_cannot_be_attached_is_a_sentence_and_nothing_is_sent(
-    here: Call, model: str, tmp_path: Path, args: tuple[str, ...], sentence: str
-) -> None:
-    (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
-    assert here(*args, "--model", model) == (2, "", f"specchat: {sentence}\n")
-
-
-def test_json_lines_are_the_steps_and_then_the_whole(here: Call, model: str) -> None:
-    code, out, err = here("Sum up", "--jsonl", "--method", "lookup", "--model", model)
+def test_json_lines_are_the_steps_and_then_the_whole(run_here: Call, model: str) -> None:
+    code, out, err = run_here("Sum up", "--jsonl", "--method", "lookup", "--model", model)
     assert code == 0, err
     *steps, whole = map(json.loads, out.splitlines())
     assert all(list(step) == ["text", "token_ids", "drafted", "accepted", "method"] for step in steps)
     assert "".join(step["text"] for step in steps) == whole["text"]
     # A step without tokens brings what had been held back to the end.
-    made = [step for step in steps if step["token_ids"]]
-    assert len(made) == whole["steps"] > 0
-    assert len(steps) - len(made) <= 1
-    assert [token for step in made for token in step["token_ids"]] == whole["token_ids"]
-    assert [len(step["token_ids"]) for step in made] == whole["runs"]
-    assert sum(step["drafted"] for step in made) == whole["draft_tokens"] > 0
-    assert sum(step["accepted"] for step in made) == whole["accepted_tokens"] > 0
+    passes = [step for step in steps if step["token_ids"]]
+    assert len(passes) == whole["steps"] > 0
+    assert len(steps) - len(passes) <= 1
+    assert [token for step in passes for token in step["token_ids"]] == whole["token_ids"]
+    assert [len(step["token_ids"]) for step in passes] == whole["runs"]
+    assert sum(step["drafted"] for step in passes) == whole["draft_tokens"] > 0
+    assert sum(step["accepted"] for step in passes) == whole["accepted_tokens"] > 0
     assert {step["method"] for step in steps} == {"lookup"}
 
 
@@ -141,11 +121,8 @@ def test_a_signal_ends_it_and_what_there_is_is_printed(model: str, tmp_path: Pat
     assert process.returncode == code
     assert json.loads(lines[-1])["finish_reason"] == "cancelled"
     assert engine
-    gone, alive = psutil.wait_procs(engine, timeout=120)
-    assert (len(gone), alive) == (len(engine), [])
-
-
-# `specchat run` in a pseudo-terminal: colours by depth, harmless text, figures, Ctrl-C typed at the keyboard
+    ended, alive = psutil.wait_procs(engine, timeout=120)
+    assert (len(ended), alive) == (len(engine), [])
 
 
 ANSWER = "one two three one two three one two three \x1b[31mred \x1b]0;title\x07[bold] end"
@@ -159,7 +136,7 @@ def greeting_model(tmp_path: Path) -> str:
 
 
 def plain(text: str) -> str:
-    """What a person reads: without colours, and without lines that were cleared again."""
+    """Strip colours, and lines that were cleared again."""
     return SEQUENCE.sub("", "\n".join(line.rsplit("\r\x1b[K", 1)[-1] for line in text.replace("\r\n", "\n").split("\n")))
 
 

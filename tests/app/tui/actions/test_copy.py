@@ -1,4 +1,4 @@
-"""What can be copied out of a chat, and going from message to message."""
+"""Copying out of a chat, going from message to message, exporting."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.chat.entries import Answer, Prompt
-from specchat.app.export.formats import FORMATS
 from specchat.app.tui.actions import copy
 from specchat.app.tui.actions.copy import code_blocks
 from specchat.app.tui.pickers.menu import Menu
-from specchat.engine.messages import PieceTable
 
-from ....fakes.pilots import Make, ask, chatting, command, settle, toasts, until, worked
+from ....fakes.pilots import Make, ask, chatting, command, toasts, worked
 
 SIZE = (90, 26)
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n```\n\nOr:\n\n```sh\nmake two\n```\n"
@@ -57,13 +55,11 @@ async def test_control_characters_are_copied_as_they_are_shown(make_chat: Make, 
         assert app.clipboard == "a␛[201~rm␇b\\u202ec"
 
 
-async def test_a_tool_copies_beside_the_interface(
-    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[str] = []
+async def test_a_tool_copies(make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[str] = []
 
     def copy(text: str) -> str:
-        given.append(text)
+        copies.append(text)
         return "xclip"
 
     monkeypatch.setattr("specchat.app.tui.actions.copy.clipboard_tool", lambda: ["xclip"])
@@ -72,7 +68,7 @@ async def test_a_tool_copies_beside_the_interface(
         await ask(pilot, engine, "Hello", make_steps("A short one."))
         await pilot.press("ctrl+y", "ctrl+y")
         await app.workers.wait_for_complete()
-        assert given == ["A short one."] * 2
+        assert copies == ["A short one."] * 2
         assert "Copied the answer with xclip." in toasts(app)
 
 
@@ -112,9 +108,6 @@ async def test_messages_are_gone_through_marked_and_copied(make_chat: Make, engi
         assert marked_rows(app) == []
 
 
-# Copies, with programs of the test's own in the place of the system's tools
-
-
 TEXT = "def f():\n    return 'Grüße 👩‍👩‍👧'\n"
 
 
@@ -141,9 +134,7 @@ def test_a_tool_has_the_text(xclip: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize("script", ["exit 1", "sleep 60"], ids=["fails", "hangs"])
-def test_a_tool_that_does_not_take_it_has_not_copied(
-    xclip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
+def test_a_failing_tool_has_not_copied(xclip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(copy, "TIMEOUT_SECONDS", 0.2)
     xclip(script)
     assert copy.copy_with_tool(TEXT) == ""
@@ -153,9 +144,6 @@ def test_there_is_no_tool_where_there_is_no_screen(xclip: Callable[[str], Path],
     xclip("cat > board")
     monkeypatch.delenv("DISPLAY")
     assert copy.copy_with_tool(TEXT) == ""
-
-
-# The code in an answer
 
 
 ANSWER = """First:
@@ -188,8 +176,8 @@ Tildes, with backticks inside:
 
 
 def test_every_kind_of_block_is_found_as_it_stands() -> None:
-    found = [(block.language, block.text) for block in code_blocks(ANSWER)]
-    assert found == [("python", "def f():\n    return 1\n"), ("sh", "make test"), ("", "x = 1\ny = 2"), ("", "```")]
+    blocks = [(block.language, block.text) for block in code_blocks(ANSWER)]
+    assert blocks == [("python", "def f():\n    return 1\n"), ("sh", "make test"), ("", "x = 1\ny = 2"), ("", "```")]
 
 
 def test_a_block_that_is_still_being_written_counts_as_far_as_it_goes() -> None:
@@ -216,90 +204,26 @@ def test_any_text_can_be_looked_through(text: str) -> None:
         assert "\x1b" not in block.preview(40)
 
 
-# Exporting and opening from the chat: by key, command, help and command line, and chats that come back
-
-
-pytestmark = pytest.mark.usefixtures("here")
-
-
-def full_toasts(app: Any) -> str:
-    """What is still on the screen, in full."""
-    shown = {notification.identity for notification in app._notifications}
-    return " ".join(notification.message for notification in app.recent if notification.identity in shown)
-
-
-async def converse(app: Any, pilot: Any, engine: Any, make_steps: Make, finish: bool = True) -> None:
-    await pilot.pause()
-    engine.loaded()
-    engine.events.append(PieceTable(2, [f"<{i}>" for i in range(12)]))
-    await settle(app, pilot)
-    app.chat_screen.input.put("How does it work?")
-    await pilot.press("enter")
-    engine.begin(make_steps())
-    if finish:
-        engine.finish(tail="!")
-    await settle(app, pilot)
-
-
-async def enter_command(app: Any, pilot: Any, text: str) -> None:
-    app.chat_screen.input.put(text)
-    await pilot.press("enter")
-    await pilot.pause()
-
-
-async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Make, here: Path) -> None:
+async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Make, empty_folder: Path) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await converse(app, pilot, engine, make_steps)
-        for format in FORMATS:
-            await enter_command(app, pilot, f"/export 'my chat.{format}'")
-            await until(pilot, lambda: "Saved as" in full_toasts(app))
-            starts = {"html": "<!DOCTYPE html>", "md": "# specchat", "json": "{"}[format]
-            assert (here / f"my chat.{format}").read_text().startswith(starts)
-            await enter_command(app, pilot, f"/export 'my chat.{format}'")
-            await until(pilot, lambda: "already exists" in full_toasts(app))
-            assert sorted(here.glob(f"*.{format}")) == [here / f"my chat-2.{format}", here / f"my chat.{format}"]
-            await enter_command(app, pilot, f"/export {format} 'my chat' !")
-            await until(pilot, lambda: "Saved as" in full_toasts(app) and "was there already" not in full_toasts(app))
-            assert len([*here.glob(f"*.{format}")]) == 2
-            app.clear_notifications()
+        await ask(pilot, engine, "How does it work?", make_steps())
+        for format, start in {"html": "<!DOCTYPE html>", "md": "# specchat", "json": "{"}.items():
+            for line, notice, count in (
+                (f"/export 'my chat.{format}'", "Saved as", 1),
+                (f"/export 'my chat.{format}'", "already exists", 2),
+                (f"/export {format} 'my chat' !", "Saved as", 2),
+            ):
+                await command(pilot, line)
+                await worked(pilot)
+                assert notice in app.recent[-1].message
+                assert len([*empty_folder.glob(f"*.{format}")]) == count
+            assert (empty_folder / f"my chat.{format}").read_text().startswith(start)
 
 
-async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await converse(app, pilot, engine, make_steps)
-        await enter_command(app, pilot, "/export chat.exe")
-        assert "ends in .exe" in full_toasts(app)
-        assert app.chat_screen.input.text == "/export chat.exe"
-        await enter_command(app, pilot, "/export nowhere/chat.html")
-        await until(pilot, lambda: "there is no such folder" in full_toasts(app))
-        assert app.chat_screen.input.text == "/export nowhere/chat.html", "the place can be corrected"
-        await enter_command(app, pilot, "/export html two names")
-        assert "quotes" in full_toasts(app)
-        await enter_command(app, pilot, "/open nothing.json")
-        await until(pilot, lambda: "There is no file" in full_toasts(app))
-        await enter_command(app, pilot, "/open")
-        assert "/open takes a chat or a race" in full_toasts(app)
-        assert len(app.dialogue.transcript.entries) == 2
-
-
-async def test_a_refused_command_goes_where_nothing_of_it_can_be_corrected(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-        box = app.chat_screen.input
-        for text in ("/export chat.md", "/think", "/think hard", "/copy thought", "/retry", "/edit 2", "/branch B"):
-            await enter_command(app, pilot, text)
-            assert (text, box.text) == (text, "")
-        await pilot.press("up")
-        assert box.text == "/branch B", "it can be gone back to"
-        for text in ("/colours blue", "/copy everything", "/exprot", "/open", "/set heat=1", "/model a b"):
-            await enter_command(app, pilot, text)
-            assert box.text == text
-            assert box.cursor_location == (0, len(text))
-
-
-async def test_an_export_without_a_name_says_where_it_goes(
+async def test_an_export_without_a_name(
     make_chat: Make, engine: Any, make_steps: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Into a folder of its own, which is made for it: not wherever specchat was started."""
+    """The folder is made for it; where specchat was started does not matter."""
     monkeypatch.chdir(tmp_path)
     async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         monkeypatch.setenv("SPECCHAT_EXPORTS", str(tmp_path / "papers" / "chats"))

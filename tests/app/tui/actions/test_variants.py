@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.compare import table
-from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.chat.entries import Notice
 from specchat.errors import UserError
 
 from ....fakes.pilots import Make, ask, chatting, command, settle, shown, status, toasts
@@ -35,9 +35,7 @@ def composer(app: Any) -> str:
     return str(app.chat_screen.query_one("#composer").border_title)
 
 
-async def test_a_message_written_anew_begins_another_way_and_the_first_stays(
-    make_chat: Make, engine: Any, make_steps: Make
-) -> None:
+async def test_an_edited_message_begins_a_variant(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One.")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
@@ -157,10 +155,10 @@ async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, eng
         app.dialogue.switch("greedy")
         app.dialogue.past = "past answers"  # this one is among them
         app.actions.command("/retry same")
-        asked = engine.asked
-        assert (asked.past, asked.fresh) == ("", True)
-        assert (asked.method, asked.max_tokens) == ("lookup", None)
-        assert (asked.sampling["temperature"], asked.sampling["seed"]) == (0.8, 7)
+        request = engine.asked
+        assert (request.past, request.fresh) == ("", True)
+        assert (request.method, request.max_tokens) == ("lookup", None)
+        assert (request.sampling["temperature"], request.sampling["seed"]) == (0.8, 7)
         await answer(app, pilot, engine, make_steps, "Two.")
         assert "≡ identical" in shown(app)
         assert app.dialogue.method == "greedy"
@@ -195,37 +193,8 @@ async def test_the_last_exchange_is_taken_back_and_brought_back(make_chat: Make,
         assert talk(app) == ["First", "One.", "Second", "Two."]
 
 
-async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await pilot.pause()
-        engine.loaded(recompute="No cache.")
-        await settle(app, pilot)
-        for command, sentence in (
-            ("/edit", "no message to edit yet"),
-            ("/retry", "no message to answer yet"),
-            ("/undo", "nothing to undo"),
-        ):
-            with pytest.raises(UserError, match=sentence):
-                app.actions.command(command)
-        await say(app, pilot, engine, make_steps, "First", "One.")
-        for command, sentence in (
-            ("/edit 2", "no number 2"),
-            ("/edit x", "takes the number of one of your messages"),
-            ("/compare lokup", "lookup"),
-            ("/compare recompute", "No cache"),
-            ("/compare lookup max_ngram", "key=value"),
-            ("/retry lookup", "/compare lookup answers with another method"),
-            ("/regenerate twice", "twice"),
-        ):
-            with pytest.raises(UserError, match=sentence):
-                app.actions.command(command)
-        assert talk(app) == ["First", "One."]
-        assert isinstance(app.dialogue.transcript.entries[-1], Answer)
-        assert isinstance(app.dialogue.transcript.entries[-2], Prompt)
-
-
 async def chat_of_variants(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
-    """A message that was written anew, with three answers."""
+    """Edit a message and have it answered three times."""
     await pilot.pause()
     await say(app, pilot, engine, make_steps, "How does it work?")
     await pilot.press("alt+w", *" In a few words.", "enter")
@@ -239,7 +208,6 @@ async def chat_of_variants(app: Any, pilot: Any, engine: Any, make_steps: Make) 
     await settle(app, pilot)
     await pilot.press("alt+left")
     await pilot.press(*"a draft", "alt+w")
-    await pilot.pause()
 
 
 def test_pictures(picture: Make, engine: Any, make_steps: Make) -> None:

@@ -1,5 +1,5 @@
-"""What the chat looks like: each screen small and dark, or large and light; `make test-all` takes both. `SPECCHAT_FULL=1 pytest
---snapshot-update` takes them anew."""
+"""Pictures of the chat, small and dark or large and light; `make test-all` takes both. `SPECCHAT_FULL=1 pytest
+--snapshot-update` updates them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.tui.composer.starters import OPENINGS, STARTERS
-from specchat.engine.messages import Load, Loaded, Loading, Steps, Switched
+from specchat.engine.messages import Loaded, Loading, Steps, Switched
 
 from ....fakes.pilots import Make, ask, chatting, command, loaded, rows, settle, shown, toasts
 from ...conftest import INFO
@@ -70,7 +69,6 @@ def test_menus(picture: Make, engine: Any, make_steps: Make, key: str) -> None:
     async def before(pilot: Any) -> None:
         await converse(pilot, engine, make_steps)
         await pilot.press(key)
-        await pilot.pause()
 
     assert picture(before)
 
@@ -81,39 +79,23 @@ def test_loading(snap_compare: Any, make_chat: Make, engine: Any) -> None:
         engine.events = [Loading(1, "weights", 40, 100)]
         pilot.app.take_events()
         await pilot.press("slash", "m")
-        await pilot.pause()
 
     assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)
 
 
-@pytest.mark.parametrize("given", ["1", ""], ids=["set", "empty"])
-async def test_no_color_leaves_attributes_alone(
-    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch, given: str
-) -> None:
-    monkeypatch.setenv("NO_COLOR", given)
+@pytest.mark.parametrize("value", ["1", ""], ids=["set", "empty"])
+async def test_no_color(make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("NO_COLOR", value)
     async with chatting(make_chat(), size=(80, 24)) as (app, pilot):
         await converse(pilot, engine, make_steps)
         await pilot.press("f3")
         drawn = [segment for strip in app.screen._compositor.render_strips() for segment in strip]
         painted = {segment.text for segment in drawn if segment.style and (segment.style.color or segment.style.bgcolor)}
-        assert bool(painted) == (not given)  # an empty one asks for nothing
-        if given:
+        assert bool(painted) == (not value)  # an empty one asks for nothing
+        if value:
             chosen = "".join(segment.text for segment in drawn if segment.style and segment.style.reverse)
             assert "dark" in chosen
             assert "light" not in chosen
-
-
-def test_without_colours(
-    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def before(pilot: Any) -> None:
-        await converse(pilot, engine, make_steps, finish=False)
-
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)
-
-
-# A base model on the screen: it says what it is, offers beginnings, and goes on at a key
 
 
 SIZE = (110, 32)
@@ -128,7 +110,7 @@ def base(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def welcome(app: Any) -> str:
-    """What the empty chat says."""
+    """Text of the empty chat."""
     return "\n".join(row for child in app.chat_screen.query_one("#welcome").children for row in rows(child))
 
 
@@ -188,8 +170,8 @@ async def test_a_key_goes_on_from_where_the_text_ends(make_chat: Make, base: Any
         base.finish()
         await settle(app, pilot)
         await command(pilot, "/more")
-        told = {"role": "assistant", "content": " upon a time, a fox"}
-        assert base.asked.messages == [{"role": "user", "content": "Once"}, told]
+        message = {"role": "assistant", "content": " upon a time, a fox"}
+        assert base.asked.messages == [{"role": "user", "content": "Once"}, message]
 
 
 async def test_what_goes_on_can_be_taken_back_retried_and_kept(make_chat: Make, base: Any, make_steps: Make) -> None:
@@ -209,13 +191,6 @@ async def test_what_goes_on_can_be_taken_back_retried_and_kept(make_chat: Make, 
         await pilot.press("alt+u")
         kinds = [entry for entry in app.dialogue.transcript.entries if isinstance(entry, Prompt | Answer)]
         assert [entry.text for entry in kinds] == ["Once", " upon a time"]
-
-
-def test_a_template_is_of_one_model(dialogue: Dialogue, engine: Any) -> None:
-    dialogue.load_model(dialogue.model, chat_template="mine.jinja")
-    dialogue.load_model("other.gguf")
-    first, second = [each.chat_template for each in engine.sent if isinstance(each, Load)][-2:]
-    assert (first, second) == ("mine.jinja", "")
 
 
 async def test_a_notice_leaves_the_starters_there(make_chat: Make, engine: Any) -> None:

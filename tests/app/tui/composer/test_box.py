@@ -1,4 +1,4 @@
-"""What is pasted, recalled or edited is seen in the input box, controls too."""
+"""The input box shows what is pasted, recalled or edited, controls too; files and pastes go with a message."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_nothing_that_gets_into_the_box_acts(make_chat: Make) -> None:
             box.sent = [EVIL]
             box.bring(EVIL)
 
-        ways: list[Callable[[], object]] = [
+        entries: list[Callable[[], object]] = [
             lambda: app.post_message(Paste(EVIL)),
             lambda: box.put(EVIL),
             brought_back,
@@ -65,10 +65,10 @@ async def test_nothing_that_gets_into_the_box_acts(make_chat: Make) -> None:
             lambda: box.insert(EVIL),
             lambda: box.recall([Typed(enterable(EVIL))]),  # taken from the history
         ]
-        for way in ways:
+        for enter in entries:
             box.put("")
-            way()
-            if way is ways[-1]:
+            enter()
+            if enter is entries[-1]:
                 await pilot.press("up")
             await pilot.pause()
             assert "red" in drawn(box)
@@ -95,8 +95,8 @@ async def test_what_is_typed_behind_an_enter_does_not_get_in_before_it(make_chat
         typed_at_once(app.chat_screen.input, "/method greedy\rWhat is a tree?\rAnd a")
         await pilot.pause()
         assert app.dialogue.method == "greedy"
-        asked = [command.messages for command in engine.sent if isinstance(command, Generate)]
-        assert asked == [[{"role": "user", "content": "What is a tree?"}]]
+        requests = [command.messages for command in engine.sent if isinstance(command, Generate)]
+        assert requests == [[{"role": "user", "content": "What is a tree?"}]]
         assert app.chat_screen.input.text == "And a"
 
 
@@ -105,7 +105,7 @@ TYPED = [
     "❤\ufe0f", "e\u0301",
     "\ue0b0x",     "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "\U0001fae9", "\U0002ebf0",
 ]  # fmt: skip
-"""What keyboards and input methods send, of which Python prints some as escapes."""
+"""Texts that keyboards and input methods send, of which Python prints some as escapes."""
 
 
 async def test_all_that_is_text_can_be_typed(make_chat: Make) -> None:
@@ -152,13 +152,10 @@ async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
         await pilot.pause()
         assert app.cursor_position == box.cursor_screen_offset != (0, 0)
         await pilot.resize_terminal(70, 20)
-        await pilot.pause()
         assert app.cursor_position == box.cursor_screen_offset
         await pilot.press("f1")
-        await pilot.pause()
         assert app.cursor_position == app.focused.cursor_screen_offset
         await pilot.press("escape")
-        await pilot.pause()
         assert app.cursor_position == box.cursor_screen_offset
 
 
@@ -196,9 +193,6 @@ async def test_nothing_typed_is_lost_with_the_chat(make_kept: Make, engine: Any,
         assert app.box.text == "Set aside"
 
 
-# Which editor is opened, and what is said where there is none. tests/e2e has it open one
-
-
 @pytest.fixture
 def programs(tmp_path: Path) -> str:
     """A PATH with some editors on it."""
@@ -220,9 +214,7 @@ def programs(tmp_path: Path) -> str:
         ("code -n -w", "", "", ["code", "-n", "-w"]),
     ],
 )
-def test_the_settings_go_before_visual_and_that_before_editor(
-    programs: str, setting: str | None, visual: str, editor: str, command: list[str]
-) -> None:
+def test_which_editor(programs: str, setting: str | None, visual: str, editor: str, command: list[str]) -> None:
     assert editor_command(setting, {"PATH": programs, "VISUAL": visual, "EDITOR": editor}) == command
 
 
@@ -239,20 +231,17 @@ def test_what_is_in_the_way_is_a_sentence(tmp_path: Path, environment: dict[str,
         editor_command(None, {"PATH": str(tmp_path), **environment})
 
 
-# Files and long pastes in the chat: offered, taken, folded, sent whole
-
-
 SIZE = (90, 26)
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    here = tmp_path / "here"
-    (here / "docs").mkdir(parents=True)
+    folder = tmp_path / "here"
+    (folder / "docs").mkdir(parents=True)
     for name in ("notes.txt", "docs/my notes.md", "docs/other.md", ".hidden"):
-        (here / name).write_text("The lamp.\n")
-    monkeypatch.chdir(here)
-    return here
+        (folder / name).write_text("The lamp.\n")
+    monkeypatch.chdir(folder)
+    return folder
 
 
 async def type_text(pilot: Any, text: str) -> None:
@@ -279,9 +268,7 @@ async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: A
         assert app.chat_screen.input.sent == ['Read @"docs/my notes.md" ']
 
 
-async def test_several_files_go_with_one_message_and_folders_lead_to_what_is_in_them(
-    make_chat: Make, engine: Any, folder: Path
-) -> None:
+async def test_several_files_and_folders(make_chat: Make, engine: Any, folder: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     (folder / ".gitignore").write_text("*.log\n")
     (folder / "old papers" / "deep").mkdir(parents=True)
@@ -400,9 +387,6 @@ def test_names_and_their_spelling(folder: Path) -> None:
     ]
 
 
-# A chat that no longer fits the model's context: counted before it is sent, nothing dropped without a word
-
-
 LONG_MESSAGE = "long " * 1000
 """5,000 bytes: more than the 4,096 tokens of the tests' model, if each were a token."""
 
@@ -419,7 +403,6 @@ async def ask_long(app: Any, pilot: Any, engine: Any, *tokens: int) -> Count:
     assert isinstance(request, Count)
     engine.events.append(Counted(request.id, list(tokens), 4096))
     await settle(app, pilot)
-    await pilot.pause()
     return request
 
 
@@ -444,7 +427,6 @@ async def test_the_oldest_exchanges_can_be_left_out(make_chat: Make, engine: Any
         assert trim.detail == "The model no longer sees the 2 oldest exchanges, “One” to “Two”: 2,500 tokens."
         assert (fresh.reason, keep.reason) == ("", "")
         await pilot.press("1")
-        await pilot.pause()
         assert [message["content"] for message in engine.asked.messages][::2] == ["Three", LONG_MESSAGE]
         assert "no longer sees the 2 oldest exchanges" in app.dialogue.transcript.entries[6].text
         assert app.chat_screen.input.text == ""
@@ -459,7 +441,6 @@ async def test_nothing_need_be_sent(make_chat: Make, engine: Any, key: str) -> N
         await pilot.press("1", "2")  # neither would help: the message alone is too long
         assert isinstance(app.screen, Menu)
         await pilot.press(key)
-        await pilot.pause()
         assert isinstance(engine.sent[-1], Count)
         assert app.chat_screen.input.text == LONG_MESSAGE
 

@@ -61,8 +61,8 @@ def test_every_letter_of_the_leader_arrives_everywhere() -> None:
 
 
 def test_no_key_is_a_multiplexers_prefix_and_none_clashes() -> None:
-    taken = {name for key in ALL for name in keys_of(key, {})}
-    assert not taken & {"ctrl+a", "ctrl+b", "ctrl+h", "ctrl+i", "ctrl+m"}
+    bound = {name for key in ALL for name in keys_of(key, {})}
+    assert not bound & {"ctrl+a", "ctrl+b", "ctrl+h", "ctrl+i", "ctrl+m"}
     in_the_chat = {name for key in (*CHAT, *INPUT) for name in keys_of(key, {})}
     assert not in_the_chat & {"space", "ctrl+s", "ctrl+z"}, "these mean something else there"
     assert all(len(name) > 1 for name in in_the_chat), "bare characters always type"
@@ -75,9 +75,9 @@ def test_alt_and_f_keys_keep_their_letter_after_the_leader() -> None:
     for row in ACTIONS:
         for key in (row.keys or "").split(","):
             if match := re.fullmatch(r"alt\+(.*)|f(\d)", key):
-                wanted = match[1] or match[2]
-                taken = any(wanted in keys for id, keys in letters.items() if id != row.id)
-                assert wanted in letters[row.id] or taken, row.id
+                letter = match[1] or match[2]
+                occupied = any(letter in keys for id, keys in letters.items() if id != row.id)
+                assert letter in letters[row.id] or occupied, row.id
 
 
 def test_every_key_has_a_name_for_the_bar() -> None:
@@ -87,27 +87,25 @@ def test_every_key_has_a_name_for_the_bar() -> None:
 
 async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-        assert bar(app).startswith("? help   tab starters   ^n next method")
-        await pilot.press("tab")
-        assert bar(app).startswith("↑↓ choose   enter ask   esc back")
-        await pilot.press("escape", "h")
-        assert bar(app).startswith("enter send   ^j new line")
-        await pilot.press("backspace", "slash")
-        assert "tab take" in bar(app)
+
+        async def check(keys: str, *parts: str) -> None:
+            await pilot.press(*keys.split())
+            assert all(part in bar(app) for part in parts), bar(app)
+
+        await check("", "? help   tab starters   ^n next method")
+        await check("tab", "↑↓ choose   enter ask   esc back")
+        await check("escape h", "enter send   ^j new line")
+        await check("backspace slash", "tab take")
         await pilot.press("backspace")
         await answering(app, pilot, engine, make_steps)
-        assert bar(app).startswith("esc stop   ^n next method")
-        await pilot.press("f8")
-        assert bar(app).startswith("F9 one pass   F8 continue   esc stop")
+        await check("", "esc stop   ^n next method")
+        await check("f8", "F9 one pass   F8 continue   esc stop")
         await pilot.press("f8")
         engine.finish()
         await settle(app, pilot)
-        assert "F7 inspect   F5 race" in bar(app)
-        await pilot.press("f7")
-        assert bar(app).startswith("←→↑↓ other passes")
-        await pilot.press("escape", "alt+up")
-        assert "^y copy" in bar(app)
-        assert "prev message" not in bar(app)
+        await check("", "F7 inspect   F5 race")
+        await check("f7", "←→↑↓ other passes")
+        await check("escape alt+up", "^y copy")
 
 
 async def test_a_click_on_the_bar_does_what_the_key_does(make_chat: Make, engine: Any) -> None:
@@ -135,9 +133,9 @@ async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any) -> No
     async with chatting(make_chat(**{"keymap.leader_chats": "x"}), engine, size=SIZE) as (app, pilot):
         await pilot.press("ctrl+o")
         assert isinstance(app.screen, LeaderScreen)
-        shown = str(app.screen._letters.render())
-        assert re.search(r"x +chats", shown)
-        assert re.search(r"m +models", shown)
+        letters = str(app.screen._letters.render())
+        assert re.search(r"x +chats", letters)
+        assert re.search(r"m +models", letters)
         await pilot.press("escape")
         assert app.screen is app.chat_screen
         await pilot.press("ctrl+o", "2")
@@ -157,49 +155,31 @@ async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, 
         assert app.view.mark.entry is app.dialogue.transcript.entries[1]
         assert str(app.screen._letters.render()).split() == "↑ prev message ↓ next message esc done".split()
         await pilot.press("ctrl+y")  # goes to the chat
-        await pilot.pause()
         assert app.screen is app.chat_screen
         assert app.clipboard == app.dialogue.transcript.entries[1].text
 
 
 async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-
-        async def here(*keys: str) -> tuple[str, list[str]]:
-            await pilot.press(*keys, "f1")
-            screen = app.screen
-            assert isinstance(screen, HelpScreen)
-            items = screen.listed.items
-            end = next(i for i, item in enumerate(items) if not item.title)
+        for keys, title, first in (
+            ("", "A new chat", ["complete", "next_method"]),
+            ("answer", "An answer is being written", ["cancel", "next_method"]),
+            ("finish f7", "Inspecting a pass", []),
+            ("escape f2", "Decoding method", ["menu_choose"]),
+            ("escape alt+o", "Settings", ["list_choose", "settings_default", "list_leave"]),
+        ):
+            if keys == "answer":
+                await answering(app, pilot, engine, make_steps)
+            elif keys.startswith("finish"):
+                engine.finish()
+                await settle(app, pilot)
+            await pilot.press(*(key for key in keys.split() if key not in ("answer", "finish")), "f1")
+            assert isinstance(app.screen, HelpScreen)
+            items = app.screen.listed.items
+            ids = [item.id for item in items[1 : next(i for i, item in enumerate(items) if not item.title)]]
+            assert (items[0].title, ids[: len(first)]) == (title, first)
+            assert 6 <= len(ids) <= 13
             await pilot.press("f1")
-            assert app.screen is not screen
-            return items[0].title, [item.id for item in items[1:end]]
-
-        # A row may stand for several keys that belong together.
-
-        name, ids = await here()
-        assert name == "A new chat"
-        assert 8 <= len(ids) <= 12
-        assert ids[:2] == ["complete", "next_method"]
-        await answering(app, pilot, engine, make_steps)
-        name, ids = await here()
-        assert name == "An answer is being written"
-        assert ids[:2] == ["cancel", "next_method"]
-        assert 8 <= len(ids) <= 12
-        engine.finish()
-        await settle(app, pilot)
-        name, ids = await here("f7")
-        assert name == "Inspecting a pass"
-        assert 8 <= len(ids) <= 12
-        name, ids = await here("escape", "f2")
-        assert name == "Decoding method"
-        assert ids[0] == "menu_choose"
-        name, ids = await here("escape", "alt+o")
-        assert name == "Settings"
-        assert ids[:3] == ["list_choose", "settings_default", "list_leave"]
-
-
-# Every list, menu and text over the chat: its edge and the help have the same keys, and they are bound there
 
 
 Pilot = Any
@@ -216,7 +196,7 @@ WAYS: dict[type[FramedScreen[Any]], list[str]] = {
     TextScreen: ["alt+i"],
     HelpScreen: ["f1"],
 }
-"""How each is opened."""
+"""Keys that open each screen."""
 
 
 @pytest.fixture
@@ -233,7 +213,6 @@ def open_screen(
         await settle(pilot.app, pilot)
         pilot.app.box.sent = ["One lamp", "Two lamps"]
         await pilot.press(*WAYS[kind])
-        await pilot.pause()
         assert type(pilot.app.screen) is kind
         return pilot.app.screen
 
@@ -255,7 +234,6 @@ async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_sc
         screen = await open_screen(pilot, kind)
         for width in (60, 80):  # a narrow edge says how to leave
             await pilot.resize_terminal(width, 18)
-            await pilot.pause()
             narrow = str(screen.frame.border_subtitle)
             last = " · ".join(f"{hint.label}" for hint in screen.ways_out())
             assert narrow.endswith(last.rpartition(" · ")[2])
@@ -265,7 +243,6 @@ async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_sc
         if kind is HelpScreen:
             return
         await pilot.resize_terminal(100, 30)
-        await pilot.pause()
         edge = str(screen.frame.border_subtitle).split(" · ")
         key_context = screen.key_context
         bound = {binding.binding.id for binding in screen.active_bindings.values()} | {
@@ -278,9 +255,9 @@ async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_sc
         assert 8 <= sum(len(hint.ids) or 1 for hint in key_context.hints) <= 14
         assert len(key_context.hints) <= 13
         await pilot.press("f1" if kind is TextScreen else "question_mark")
-        shown = app.screen
-        assert isinstance(shown, HelpScreen)
-        items = list(shown.listed.items)
+        help_screen = app.screen
+        assert isinstance(help_screen, HelpScreen)
+        items = list(help_screen.listed.items)
         rows = items[1 : next(i for i, item in enumerate(items) if not item.title)]
         assert items[0].title == key_context.name
         assert len(rows) == len(key_context.hints) - 1  # that for help itself

@@ -45,14 +45,14 @@ async def test_what_suits_the_model_comes_first_and_what_seldom_pays_last(make_c
         await pilot.press("f2")
         menu = pilot.app.screen
         assert isinstance(menu, MethodMenu)
-        shown = rows(menu)
-        names = [row.replace("●", " ").split()[1] if row[1] == " " and row[0] != "A" else "" for row in shown]
+        lines = rows(menu)
+        names = [row.replace("●", " ").split()[1] if row[1] == " " and row[0] != "A" else "" for row in lines]
         parts = " ".join(name or "|" for name in names).split("|")
         assert parts[1].split() == pilot.app.dialogue.shortlist()
         assert parts[-1].split() == ["recompute", "ngram", "recycle", "lookahead", "jacobi"]
         listed = [name for name in names if name]
         assert sorted(listed) == sorted(known_methods().keys() - {"medusa", "dflash", "mtp", "pard"})
-        assert [row for row, name in zip(shown, names, strict=True) if not name] == [
+        assert [row for row, name in zip(lines, names, strict=True) if not name] == [
             "For this model  ",
             "Plain decoding  ",
             "From the text  ",
@@ -60,7 +60,7 @@ async def test_what_suits_the_model_comes_first_and_what_seldom_pays_last(make_c
             "Trained drafters  builtin-eagle; ^o m lists others",
             "More methods  ",
         ]
-        assert menu.size.height >= len(shown)
+        assert menu.size.height >= len(lines)
 
 
 async def test_before_the_model_is_loaded_no_drafter_is_said_to_fit(make_chat: Make, engine: Any) -> None:
@@ -68,20 +68,19 @@ async def test_before_the_model_is_loaded_no_drafter_is_said_to_fit(make_chat: M
     async with app.run_test(size=(100, 30)) as pilot:
         app.dialogue.methods = known_methods()
         await pilot.press("f2")
-        await pilot.pause()
-        shown = rows(app.screen)
-        fitting = shown[: shown.index("Plain decoding  ")]
+        lines = rows(app.screen)
+        fitting = lines[: lines.index("Plain decoding  ")]
         assert not any(name in row for row in fitting for name in ("draft ", "eagle", "mtp"))
-        assert "Trained drafters  none yet; ^o m lists others" in shown
+        assert "Trained drafters  none yet; ^o m lists others" in lines
 
 
 async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
         await ready(pilot, engine, lookahead="it needs tree attention. Load the model with --backend transformers.")
         await pilot.press("f2")
-        shown = rows(app.screen)
-        at = next(i for i, row in enumerate(shown) if " lookahead " in row)
-        key, before = shown[at].split()[0], app.dialogue.method
+        lines = rows(app.screen)
+        at = next(i for i, row in enumerate(lines) if " lookahead " in row)
+        key, before = lines[at].split()[0], app.dialogue.method
         await pilot.press(key)  # the menu stays open
         assert app.dialogue.method == before
         listed = app.screen.query_one(OptionList)
@@ -97,12 +96,12 @@ async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: A
     async with app.run_test(size=(100, 30)) as pilot:
         await ready(pilot, engine, **dict.fromkeys(shut, NEEDS))
         await pilot.press("f2")
-        shown = rows(app.screen)
-        assert "A smaller model  no draft model: ^o m finds one" in shown
-        assert "Trained drafters  none loaded: ^o m lists those that fit" in shown
-        assert not {word for row in shown for word in row.split()[1:3]} & set(shut)
+        lines = rows(app.screen)
+        assert "A smaller model  no draft model: ^o m finds one" in lines
+        assert "Trained drafters  none loaded: ^o m lists those that fit" in lines
+        assert not {word for row in lines for word in row.split()[1:3]} & set(shut)
         # Keys and the cursor go on behind them.
-        last = shown[-1].split()[0]
+        last = lines[-1].split()[0]
         await pilot.press(last)
         assert app.dialogue.method == "jacobi"
         await pilot.press("f2", "end")
@@ -114,12 +113,8 @@ def test_menu(picture: Make, engine: Any, make_steps: Make) -> None:
         await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, mtp=NEEDS, pard=NEEDS)
         await answered(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
         await pilot.press("f2")
-        await pilot.pause()
 
     assert picture(before)
-
-
-# The list behind every search: where the cursor may stand, what is drawn, and its keys
 
 
 class Listing(App[None]):
@@ -175,8 +170,8 @@ async def test_of_many_items_only_those_that_are_seen_are_drawn() -> None:
 
 
 def test_keys_of_every_list_conflict_with_those_of_each() -> None:
-    told: dict[str, Any] = {"list_below": "ctrl+f"}
-    assert conflicts(told) == [
+    keymap: dict[str, Any] = {"list_below": "ctrl+f"}
+    assert conflicts(keymap) == [
         "ctrl+f is the key of both list_below and prompts_older: give one of them another under [keymap]."
     ]
     assert conflicts({"models_cancel": "ctrl+f"}) == [], "they are never there together"

@@ -59,8 +59,8 @@ def opened(pilot: Any) -> bool:
 
 def still(pilot: Any) -> bool:
     """Whether everything has been found and judged."""
-    shown = screen(pilot)
-    looking, target = shown.looking, shown._view.look.target
+    models_screen = screen(pilot)
+    looking, target = models_screen.looking, models_screen._view.look.target
     judged = target is None or len(looking.pairings(target)) == len(looking.found)
     return bool(looking.found) and not looking.scanning and judged
 
@@ -120,7 +120,7 @@ def test_downloads(picture: Make, engine: Any, home: Path) -> None:
         held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000, "running")
         broken = Download("sea/Buoy", 15_200_000_000, 9_000_000_000, "failed")
         broken.sentence = "The disk with ~/hub is full. Free about 6.2 GB and load sea/Buoy again; files that are whole stay."
-        pilot.app.models.downloads.all.update({each.spec: each for each in (held, broken)})
+        pilot.app.models.downloads.all.update({download.spec: download for download in (held, broken)})
         await browse(pilot, engine)
         await goto(pilot, "sea/Buoy")
         await pilot.press("down", "ctrl+x")
@@ -138,7 +138,6 @@ async def test_the_key_the_command_and_the_help_open_it(make_chat: Make, engine:
         await until(pilot, lambda: opened(pilot) and still(pilot))
         assert titles(pilot) == ["LM Studio", "harbour/Gull-GGUF/Gull-Q4_K_M"]
         await pilot.press("escape", "escape", "f1", *"/models", "enter")
-        await pilot.pause()
         assert screen(pilot).is_current
 
 
@@ -195,8 +194,8 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         await goto(pilot, "lantern/Lighthouse-Instruct")
         await pilot.press("ctrl+d")
         await until(pilot, lambda: still(pilot))
-        shown = titles(pilot)
-        assert shown.index("lantern/Lighthouse-Tiny") < shown.index("Cannot draft for it") < shown.index("pilot:3b")
+        listed = titles(pilot)
+        assert listed.index("lantern/Lighthouse-Tiny") < listed.index("Cannot draft for it") < listed.index("pilot:3b")
         await goto(pilot, "pilot")
         assert "Its vocabulary is different (2,048 tokens against 2)" in details(pilot)
         await pilot.press("enter")
@@ -229,10 +228,10 @@ async def test_escape_cancels_a_load_and_the_model_before_stays(make_chat: Make,
 
 async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engine: Any, hub: Hub) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
-        shown = await browse(pilot, engine, *"sea/Buoy-GGUF")
+        models_screen = await browse(pilot, engine, *"sea/Buoy-GGUF")
         assert titles(pilot)[0] == "Look up sea/Buoy-GGUF on the Hub"
         await pilot.press("ctrl+home", "enter")
-        await until(pilot, lambda: shown.looking.repository is not None)
+        await until(pilot, lambda: models_screen.looking.repository is not None)
         assert titles(pilot)[1:] == ["Q4_K_M", "Q8_0", "BF16 · 2 files"]
         await pilot.press("down")
         assert "sea/Buoy-GGUF · Q8_0" in details(pilot)
@@ -249,22 +248,22 @@ async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engin
 
 
 async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat: Make, engine: Any, hub: Hub) -> None:
-    told: list[str] = []
+    notices: list[str] = []
     app = make_chat()
 
     def heard() -> bool:
         app.models.poll_downloads()
-        return bool(told)
+        return bool(notices)
 
     async with app.run_test(size=(100, 30)) as pilot:
-        app.tell = lambda text, severity="information": told.append(text)
-        shown = await browse(pilot, engine, query="sea/Buoy")
-        await until(pilot, lambda: shown.looking.repository is not None)
+        app.tell = lambda text, severity="information": notices.append(text)
+        models_screen = await browse(pilot, engine, query="sea/Buoy")
+        await until(pilot, lambda: models_screen.looking.repository is not None)
         hub.refuse_files = (401, "GatedRepo")
         await pilot.press("enter", "escape", "escape", "escape")
         assert not isinstance(app.screen, ModelsScreen)
         await until(pilot, heard)
-        assert "licence" in told.pop()
+        assert "licence" in notices.pop()
         hub.refuse_files = None
         app.models.browse()
         await until(pilot, lambda: opened(pilot) and still(pilot))
@@ -272,4 +271,4 @@ async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat:
         assert "licence" in details(pilot)
         await pilot.press("enter", "escape")
         await until(pilot, heard)
-        assert told == ["sea/Buoy is downloaded (512 kB). Load it with /models."]
+        assert notices == ["sea/Buoy is downloaded (512 kB). Load it with /models."]

@@ -14,7 +14,6 @@ from specchat.app.settings.file import read
 from specchat.app.settings.precedence import Layers, layers_of, load_settings, read_settings, with_command_line
 from specchat.app.settings.rows import detail
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.pickers.settings import SettingsScreen, drawn
 from specchat.app.tui.pickers.text import TextScreen
 from specchat.backends.info import ModelInfo
@@ -37,10 +36,10 @@ def file(tmp_path: Path) -> Path:
 def start(make_chat: Callable[..., Any], engine: Any, file: Path, dialogue: Any) -> Start:
     """A chat with what the file says, and with some options."""
 
-    def begin(text: str = "", **given: Any) -> SpecchatApp:
+    def begin(text: str = "", **options: Any) -> SpecchatApp:
         file.write_text(text)
         settings, notice = load_settings()
-        return SpecchatApp(with_command_line(settings, given, {}), engine, notice, dialogue.methods)
+        return SpecchatApp(with_command_line(settings, options, {}), engine, notice, dialogue.methods)
 
     return begin
 
@@ -51,7 +50,6 @@ async def opened(pilot: Any, *keys: str) -> SettingsScreen:
     pilot.app.dialogue.engine.loaded()
     pilot.app.take_events()
     await pilot.press("alt+o", *keys)
-    await pilot.pause()
     screen = pilot.app.screen
     assert isinstance(screen, SettingsScreen)
     return screen
@@ -128,15 +126,15 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
 async def test_what_counts_is_shown_where_nothing_is_set(start: Start) -> None:
     async with chatting(start(""), size=(130, 40)) as (app, pilot):
         screen = await opened(pilot)
-        found = {row.title: row for row in screen.listed.items if row.option}
-        assert not [row.title for row in found.values() if row.text in ("", "–", "None")]
-        assert (found["device"].text, found["context"].text) == ("cpu (auto)", "4096")
-        assert (found["method"].text, found["draft_model"].text) == (app.dialogue.method, "builtin-draft")
-        assert found["max_tokens"].text == "until the context is full"
-        (parts,) = drawn(found["max_tokens"], 110)
+        rows = {row.title: row for row in screen.listed.items if row.option}
+        assert not [row.title for row in rows.values() if row.text in ("", "–", "None")]
+        assert (rows["device"].text, rows["context"].text) == ("cpu (auto)", "4096")
+        assert (rows["method"].text, rows["draft_model"].text) == (app.dialogue.method, "builtin-draft")
+        assert rows["max_tokens"].text == "until the context is full"
+        (parts,) = drawn(rows["max_tokens"], 110)
         assert "".join(text for text, _ in parts).split("  ")[0] == "Token limit"
         assert " max_tokens " in "".join(text for text, _ in parts)
-        assert "default auto" in " ".join(text for text, _ in detail(found["device"]))
+        assert "default auto" in " ".join(text for text, _ in detail(rows["device"]))
 
 
 def test_pictures(picture: Callable[..., bool], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,9 +149,6 @@ def test_pictures(picture: Callable[..., bool], start: Start, monkeypatch: pytes
         return start(f'theme = "{theme}"\n{rest}', device="cpu")
 
     assert picture(before, make)
-
-
-# Presets and system prompts: what the settings file says of them, and what the chat does with them
 
 
 HAIKU = """# for the evening
@@ -190,16 +185,6 @@ def test_a_preset_holds_what_its_table_says(presets_file: Path) -> None:
         "sampling.temperature": 0.9,
         "methods.lookup.max_ngram": 4,
     }
-
-
-def test_what_is_wrong_is_named_with_its_line_and_the_rest_counts(presets_file: Path) -> None:
-    presets_file.write_text('[presets.mixed]\nsystm = "x"\nmax_tokens = 0\ntheme = "dark"\nsampling.top_k = 4\n')
-    found = read()
-    assert Layers(found).presets == {"mixed": {"sampling.top_k": 4}}
-    for part, problem in zip(("line 2", "line 3", "line 4"), found.problems, strict=True):
-        assert part in problem
-    assert "a preset has no setting presets.mixed.systm: did you mean system?" in found.problems[0]
-    assert "max_tokens must be at least 1, not 0" in found.problems[1]
 
 
 def test_the_command_line_goes_before_a_preset_and_that_before_the_file(presets_file: Path) -> None:
@@ -288,15 +273,6 @@ async def test_the_system_prompt_is_shown_set_and_emptied(app: SpecchatApp) -> N
         assert len(app.screen_stack) == 1
 
 
-async def test_the_list_is_chosen_from(app: SpecchatApp) -> None:
-    async with app.run_test(size=(100, 30)) as pilot:
-        await ready(pilot)
-        await pilot.press("alt+p")
-        assert isinstance(app.screen, Menu)
-        await pilot.press("enter")
-        assert (app.live.layers.preset_name, app.dialogue.options.max_tokens) == ("haiku", 60)
-
-
 @pytest.mark.parametrize("key", ["alt+p", "alt+i"], ids=["presets", "system"])
 def test_preset_pictures(
     picture: Callable[..., bool], presets_file: Path, engine: Any, dialogue: Any, make_chat: Callable[..., Any], key: str
@@ -319,23 +295,18 @@ def test_preset_pictures(
     assert picture(before, make)
 
 
-# The settings in force, and the file that is written beside them
-
-
 async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_written(make_chat: Callable[..., Any]) -> None:
     app = make_chat()
     async with app.run_test():
-        found = read()
+        older = read()
         with app.live._writing:
             app.actions.command("/colours off")
             app.live._pending.clear()  # as `_write` does before it saves
-            app.live._reread(found)
+            app.live._reread(older)
             assert app.view.colouring == "off"
 
 
-async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses(
-    make_chat: Callable[..., Any], engine: Any
-) -> None:
+async def test_recommended_sampling(make_chat: Callable[..., Any], engine: Any) -> None:
     async with chatting(make_chat(), size=(140, 30), notifications=True) as (app, pilot):
         app.dialogue.submit("Hello")  # waits for the model
         engine.events.append(Loaded(1, replace(INFO, sampling={"temperature": 0.6, "top_k": 20}), {}))

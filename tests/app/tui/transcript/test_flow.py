@@ -77,16 +77,16 @@ def test_what_is_lent_is_shown_and_leaves_no_trace(parts: list[tuple[str, list[s
         grown.lend(*((text, -1 - at) for at, text in enumerate(lent)))
         first = grown.wrap()
         assert [(line.text, list(line.pieces())) for line in grown.lines[:first]] == before[:first]
-        seen = Flow(cells)
+        fresh = Flow(cells)
         for number, (text, _) in enumerate(parts[: index + 1]):
-            seen.append(text, number)
+            fresh.append(text, number)
         for at, text in enumerate(lent):
             if text:
-                seen.append(text, -1 - at)
-        seen.wrap()
-        assert [line.text for line in grown.lines] == [line.text for line in seen.lines]
-        shown = [[(text, grown.owners[segment]) for text, segment in line.pieces()] for line in grown.lines]
-        assert shown == [[(text, seen.owners[segment]) for text, segment in line.pieces()] for line in seen.lines]
+                fresh.append(text, -1 - at)
+        fresh.wrap()
+        assert [line.text for line in grown.lines] == [line.text for line in fresh.lines]
+        owned = [[(text, grown.owners[segment]) for text, segment in line.pieces()] for line in grown.lines]
+        assert owned == [[(text, fresh.owners[segment]) for text, segment in line.pieces()] for line in fresh.lines]
     grown.lend()
     grown.wrap()
     at_once.wrap()
@@ -100,11 +100,11 @@ def test_every_character_belongs_to_its_segment(parts: list[str], cells: int) ->
     for index, part in enumerate(parts):
         flow.append(part, index * 10)
         flow.wrap()
-    found = [""] * len(parts)
+    texts = [""] * len(parts)
     for line in flow.lines:
         for text, segment in line.pieces():
-            found[flow.owners[segment] // 10] += text
-    assert found == [part.replace("\n", "") for part in parts]
+            texts[flow.owners[segment] // 10] += text
+    assert texts == [part.replace("\n", "") for part in parts]
 
 
 @relaxed
@@ -116,29 +116,24 @@ def test_both_ways_of_wrapping_agree(text: str, cells: int) -> None:
     assert _ascii_breaks(text, cells) == [end for end in _wide_breaks(text, cells) if end < len(text)]
 
 
-def test_breaks_at_words_and_hangs_spaces() -> None:
-    assert wrapped("one two three", 8) == ["one two ", "three"]
-    assert wrapped("eight888 nine", 8) == ["eight888 ", "nine"]
-    assert wrapped("    indented_and_long", 10) == ["    indent", "ed_and_lon", "g"]
-    assert wrapped("a\n\nb\n", 8) == ["a\n", "\n", "b\n"]
-
-
-def test_wide_characters() -> None:
-    assert wrapped("日本語の文", 4) == ["日本", "語の", "文"]
-    assert wrapped("日本。語", 4) == ["日", "本。", "語"]
-    assert wrapped("ab 漢字", 5) == ["ab 漢", "字"]
-
-
-def test_growing_touches_only_the_last_lines() -> None:
-    flow = Flow(20)
-    for index in range(5000):
-        flow.append("some words and\n" if index % 10 == 0 else " more of them", index)
-        first = flow.wrap()
-        assert len(flow.lines) - first <= 8
+@pytest.mark.parametrize(
+    ("text", "cells", "lines"),
+    [
+        ("one two three", 8, ["one two ", "three"]),
+        ("eight888 nine", 8, ["eight888 ", "nine"]),
+        ("    indented_and_long", 10, ["    indent", "ed_and_lon", "g"]),
+        ("a\n\nb\n", 8, ["a\n", "\n", "b\n"]),
+        ("日本語の文", 4, ["日本", "語の", "文"]),
+        ("日本。語", 4, ["日", "本。", "語"]),
+        ("ab 漢字", 5, ["ab 漢", "字"]),
+    ],
+)
+def test_where_lines_break(text: str, cells: int, lines: list[str]) -> None:
+    assert wrapped(text, cells) == lines
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m"),
         ("\x1b]8;;http://x\x07", "␛]8;;http://x␇"),
@@ -150,8 +145,8 @@ def test_growing_touches_only_the_last_lines() -> None:
         ("👩‍👩‍👧‍👦 🇩🇪 é", "👩‍👩‍👧‍👦 🇩🇪 é"),
     ],
 )
-def test_hostile_text_is_shown(text: str, shown: str) -> None:
-    assert sanitise(text) == shown
+def test_hostile_text_is_shown(text: str, expected: str) -> None:
+    assert sanitise(text) == expected
 
 
 def test_cells() -> None:
@@ -161,10 +156,6 @@ def test_cells() -> None:
     assert expand_tabs("a\tb", 0) == "a   b"
     assert expand_tabs("\tb", 2) == "  b"
     assert one_line("a\nb \x1b") == "a b ␛"
-
-
-def test_a_line_ends_before_a_variation_selector() -> None:
-    assert list(graphemes("a\n\ufe0f")) == [(0, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -195,9 +186,6 @@ def test_a_text_is_found_where_it_stands(before: str, text: str, after: str) -> 
         assert any(folded(place).split() == folded(text).split() for place in places)
 
 
-# Text in the transcript: found by /find, pointed at by a double click, and where a search of all chats leads
-
-
 # Cells of it are no characters, and it has two lines however wide the terminal is.
 ANSWER = "漢字\tthe first Needle.\nAnd a needle\nagain 👍🏽, then nothing\n" + "more\n" * 60
 
@@ -207,18 +195,16 @@ def selected(app: Any) -> str:
 
 
 @pytest.mark.parametrize("markdown", [False, True], ids=["runs", "Markdown"])
-async def test_find_selects_one_match_after_the_other_and_shows_it(
-    make_chat: Make, engine: Any, make_steps: Make, markdown: bool
-) -> None:
+async def test_find_selects_each_match(make_chat: Make, engine: Any, make_steps: Make, markdown: bool) -> None:
     async with chatting(make_chat(), size=(60, 20), notifications=True) as (app, pilot):
         await ask(pilot, engine, "Where is the NEEDLE?", make_steps(ANSWER))
         app.chat_screen.view.markdown = markdown
         await pilot.pause()
-        found = []
+        matches = []
         for _ in range(4):
             await command(pilot, "/find needle")
-            found.append(selected(app))
-        assert found == ["needle", "Needle", "NEEDLE", "needle"]  # and from the end again
+            matches.append(selected(app))
+        assert matches == ["needle", "Needle", "NEEDLE", "needle"]  # and from the end again
         assert "Match 3 of 3 for “needle”." in toasts(app)
         assert "And a needle" in shown(app)
         await pilot.press("alt+slash")

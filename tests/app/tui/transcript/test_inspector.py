@@ -26,31 +26,31 @@ def blocks(*entries: Any, cells: int = 30) -> list[EntryBlock]:
 
 
 def words(*texts: str) -> Answer:
-    made = Answer("greedy", "identical")
+    answer = Answer("greedy", "identical")
     for text in texts:
-        made.add(StepRecord("greedy", [1], text, 0, 0, 1, 0.0, 0.01, 0.0))
-    return made
+        answer.add(StepRecord("greedy", [1], text, forward_seconds=0.01))
+    return answer
 
 
 def test_every_run_is_found_where_it_is_drawn(make_steps: Make) -> None:
-    made = Answer("lookup", "identical")
+    answer = Answer("lookup", "identical")
     for step in make_steps():
-        made.add(step)
-    block = blocks(made)[0]
-    shown: dict[int, list[int]] = {}
+        answer.add(step)
+    block = blocks(answer)[0]
+    drawn_rows: dict[int, list[int]] = {}
     for row in range(block.height):
         for _, run in block.row(row).pieces:
-            if run >= 0 and row not in shown.setdefault(run, []):
-                shown[run].append(row)
-    for run in range(len(made.runs)):
+            if run >= 0 and row not in drawn_rows.setdefault(run, []):
+                drawn_rows[run].append(row)
+    for run in range(len(answer.runs)):
         place = find_place(block, run)
         assert place is not None
-        if run in shown:
-            assert (place.first, place.last, place.visible) == (shown[run][0], shown[run][-1], True)
+        if run in drawn_rows:
+            assert (place.first, place.last, place.visible) == (drawn_rows[run][0], drawn_rows[run][-1], True)
             assert run_at(block, place.first, place.cell) == run
         else:
             assert not place.visible
-            assert place.first == max(row for other, rows in shown.items() if other < run for row in rows)
+            assert place.first == max(row for other, rows in drawn_rows.items() if other < run for row in rows)
 
 
 def test_left_and_right_go_through_all_runs_with_text_and_back(make_steps: Make) -> None:
@@ -58,20 +58,20 @@ def test_left_and_right_go_through_all_runs_with_text_and_back(make_steps: Make)
     for step in make_steps():
         first.add(step)
     for text, carried in (("a", 0), ("", 0), (" b", 0), ("", 0), ("c d", 1)):
-        second.add(StepRecord("greedy", [1], text, 0, 0, 1, 0.0, 0.01, 0.0, carried=carried))
+        second.add(StepRecord("greedy", [1], text, forward_seconds=0.01, carried=carried))
     chat = blocks(Prompt("one"), first, Notice("x"), Prompt("two"), second, Prompt("three"))
     spots = [RunSpot(1, run) for run in range(len(first.runs))] + [RunSpot(4, run) for run in (0, 2, 3, 4)]
     spot = outermost(chat, -1)
-    found = []
+    visited = []
     while spot is not None:
-        found.append(spot)
+        visited.append(spot)
         spot = adjacent_run(chat, spot, 1)
-    assert found == spots
+    assert visited == spots
     spot = outermost(chat, 1)
     while spot is not None:
-        assert spot == found.pop()
+        assert spot == visited.pop()
         spot = adjacent_run(chat, spot, -1)
-    assert not found
+    assert not visited
     assert outermost(blocks(Prompt("one")), 1) is None
     assert outermost([], 1) is None
 
@@ -80,16 +80,16 @@ def test_up_and_down_keep_to_a_column_across_answers() -> None:
     lines = ("aaa ", "bbb ", "ccc\n", "ddd ", "eee ", "fff")
     chat = blocks(words(*lines), Prompt("so"), words(*lines))
     spot: RunSpot | None = RunSpot(0, 1)
-    seen = []
+    visited = []
     while spot is not None:
-        seen.append(spot)
+        visited.append(spot)
         spot = run_above(chat, spot, 1, 5)
-    assert seen == [RunSpot(0, 1), RunSpot(0, 4), RunSpot(2, 1), RunSpot(2, 4)]
-    spot = seen[-1]
+    assert visited == [RunSpot(0, 1), RunSpot(0, 4), RunSpot(2, 1), RunSpot(2, 4)]
+    spot = visited[-1]
     while spot is not None:
-        assert spot == seen.pop()
+        assert spot == visited.pop()
         spot = run_above(chat, spot, -1, 5)
-    assert not seen
+    assert not visited
 
 
 SIZE = (80, 24)
@@ -102,7 +102,7 @@ async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord], *, f
 
 
 def strip_text(app: Any) -> str:
-    """What the strip shows; empty while it is not there."""
+    """Text of the strip, empty while it is hidden."""
     strip = app.chat_screen.query_one(Inspector)
     return "\n".join(strip.render_line(y).text.rstrip() for y in range(strip.size.height)) if strip.display else ""
 
@@ -131,7 +131,6 @@ async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_step
         assert cursor.spot == RunSpot(1, 9)
         for keys, run in (("end left", 10), ("left left", 8), ("right", 9), ("home left", 0), ("right", 1), ("end right", 11)):
             await pilot.press(*keys.split())
-            await pilot.pause()
             assert cursor.spot == RunSpot(1, run)
             assert chosen(app).split() == runs[run].text.split()
             assert f"pass {run + 1} " in strip_text(app)
@@ -148,7 +147,6 @@ async def test_ways_out_while_an_answer_streams(make_chat: Make, engine: Any, tr
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, tree_steps(), finish=False)
         await pilot.press("f7", "left", key)
-        await pilot.pause()
         assert app.focused is not app.chat_screen.view
         assert app.chat_screen.input.text == ("x" if key == "x" else "")
         assert (chosen(app), strip_text(app)) == ("", "")
@@ -163,13 +161,11 @@ async def test_the_run_stays_in_sight_above_the_strip(make_chat: Make, engine: A
         for keys in (["left"] * 9, ["up"] * 9, ["home"], ["down", "down"], ["right"] * 9, ["down"] * 9, ["end"], ["up"]):
             for key in keys:
                 await pilot.press(key)
-                await pilot.pause()
                 first, last = view.cursor.rows
                 top = view.scroll_offset.y
                 assert top <= first
                 assert last < top + view.size.height - strip_rows(view.size.height)
         await pilot.press("escape")
-        await pilot.pause()
         assert view.following
         assert view.is_vertical_scroll_end
         assert view.virtual_size.height == view.tops[-1] + view.blocks[-1].height  # no room left below
@@ -193,7 +189,6 @@ async def test_a_stream_does_not_carry_the_run_away(make_chat: Make, engine: Any
         await settle(app, pilot)
         assert view.cursor.spot == RunSpot(1, 2)
         await pilot.press("ctrl+end")
-        await pilot.pause()
         assert view.following
         assert view.cursor.spot is None
 
@@ -222,7 +217,6 @@ async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, en
         await ask(app, pilot, engine, tree_steps() * 12)
         view = app.chat_screen.view
         await pilot.hover(view, offset=cell_of(app, RunSpot(1, 2)))
-        await pilot.pause()
         assert chosen(app).split() == "stairs. Every evening Ana lit".split()
         assert "pass 3 " in strip_text(app)
         await pilot.press("y")  # typing goes on
@@ -234,11 +228,9 @@ async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, en
         await pilot.pause()
         assert view.draws == draws
         await pilot.hover(view, offset=cell_of(app, RunSpot(1, 9)))
-        await pilot.pause()
         first, last = view.cursor.rows
         assert 0 < view.draws - draws <= last - first + 1 + 2  # its rows, and those of the run before
         await pilot.hover(app.chat_screen.input)
-        await pilot.pause()
         assert (chosen(app), strip_text(app)) == ("", "")
 
 
@@ -247,6 +239,5 @@ def test_why_a_run_ended(picture: Make, engine: Any, tree_steps: Make, run: int)
     async def before(pilot: Any) -> None:
         await ask(pilot.app, pilot, engine, tree_steps() * 2)
         await pilot.press("f7", "home", *["right"] * run)
-        await pilot.pause()
 
     assert picture(before)

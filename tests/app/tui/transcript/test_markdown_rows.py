@@ -55,21 +55,21 @@ def plain(text: str, cells: int = 60) -> str:
 
 
 def test_every_part_is_there() -> None:
-    shown = plain(TEXT)
+    rendered = plain(TEXT)
     for part in (
-        *("Prompt lookup", "followed", "• no draft model", "ngram", "1 the longest first", "Free lunch, sometimes."),
-        *("def verify(draft, choice):", "tokens per step", "2.4", "the page", "https://example.org/lookup", "<b>this</b>"),
-    ):
-        assert part in shown
-    assert "**" not in shown
-    assert "```" not in shown
+        "Prompt lookup", "followed", "• no draft model", "ngram", "1 the longest first", "Free lunch, sometimes.",
+        "def verify(draft, choice):", "tokens per step", "2.4", "the page", "https://example.org/lookup", "<b>this</b>",
+    ):  # fmt: skip
+        assert part in rendered
+    assert "**" not in rendered
+    assert "```" not in rendered
 
 
 def test_formulas_keep_their_marks() -> None:
     text = "Inline \\(x^2 + y_1\\) and displayed:\n\n\\[\n\\int_0^1 x dx\n\\]\n\nBut \\*no emphasis\\*."
-    shown = plain(text)
+    rendered = plain(text)
     for part in ("\\(x^2 + y_1\\)", "\\[", "\\]", "\\int_0^1", "*no emphasis*"):
-        assert part in shown
+        assert part in rendered
 
 
 texts = st.text(st.characters(codec="utf-8") | st.sampled_from("#*_`|-> \n\t[]()<>你好🙂\u0301\x1b\x07\u202e"), max_size=200)
@@ -102,7 +102,10 @@ def test_what_would_lose_text_is_not_rendered(text: str, cells: int) -> None:
 
 async def answered(pilot: Any, engine: Any) -> None:
     """A chat with an answer in Markdown."""
-    records = [StepRecord("lookup", [1, 2], part, 3, 1, 4, 0.0, 0.01, 0.0) for part in TEXT.splitlines(keepends=True)]
+    records = [
+        StepRecord("lookup", [1, 2], part, drafted=3, accepted=1, nodes=4, forward_seconds=0.01)
+        for part in TEXT.splitlines(keepends=True)
+    ]
     await ask(pilot, engine, "How?", records)
 
 
@@ -113,7 +116,6 @@ async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine
         assert "**followed**" in before
         app.chat_screen.input.put("a draft")
         await pilot.press("ctrl+g")
-        await pilot.pause()
         rendered = shown(app)
         assert "**" not in rendered
         assert "• no draft model" in rendered
@@ -124,7 +126,6 @@ async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine
         assert "It drafts what followed the last tokens, earlier in the text:" in copied[0]
         assert not {"**", "\0"} & set(copied[0])
         await pilot.press("ctrl+g")
-        await pilot.pause()
         assert shown(app) == before
 
 
@@ -143,27 +144,25 @@ async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_en
         await pilot.pause()
         assert "Some bold text." in shown(app)
         await pilot.resize_terminal(60, 20)
-        await pilot.pause()
         assert "Some bold text." in shown(app)
 
 
 def worst_contrast(view: Any) -> float:
     """The least contrast of what a view shows, with what lies behind it."""
-    found = []
+    contrasts = []
     for y in range(view.size.height):
         for text, style, _ in view.render_line(y):
             if text.strip() and style is not None and style.color is not None and style.bgcolor is not None:
-                found.append(contrast(style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex))
-    return min(found)
+                contrasts.append(contrast(style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex))
+    return min(contrasts)
 
 
-@pytest.mark.parametrize("ways", [("dark", "light"), ("light", "dark")], ids=" to ".join)
-async def test_it_can_be_read_after_a_change_of_theme(make_chat: Make, engine: Any, ways: tuple[str, str]) -> None:
-    before, after = ways
+@pytest.mark.parametrize("themes", [("dark", "light"), ("light", "dark")], ids=" to ".join)
+async def test_it_can_be_read_after_a_change_of_theme(make_chat: Make, engine: Any, themes: tuple[str, str]) -> None:
+    before, after = themes
     async with chatting(make_chat(theme=before), size=(100, 40)) as (app, pilot):
         await answered(pilot, engine)
         await pilot.press("ctrl+g", "f4")
-        await pilot.pause()
         views = (app.chat_screen.view, app.chat_screen.panel.query_one(LineView))
         least = [worst_contrast(view) for view in views]
         app.themes.use(after)
@@ -178,6 +177,5 @@ def test_pictures(picture: Make, engine: Any) -> None:
     async def before(pilot: Any) -> None:
         await answered(pilot, engine)
         await pilot.press("ctrl+g")
-        await pilot.pause()
 
     assert picture(before)

@@ -76,7 +76,7 @@ STATES: dict[str, tuple[str, str, int | None]] = {
     "opened": ("end", "alt+v", None),
     "numbers": ("end", "/panel numbers", None),
 }
-"""How far an answer is, the key or command then, and how many rows of thought there are."""
+"""End of the answer, key or command then, and rows of thought."""
 
 
 @pytest.mark.parametrize("state", STATES)
