@@ -353,7 +353,7 @@ CORRECTABLE = {
     "/xyzzy": "There is no command /xyzzy: type / to see them all.",
     "/theme ligt": "did you mean light?",
     "/colours lengths": "did you mean length",
-    "/pace 21": "/pace must be at most 20, not 21.",
+    "/pace 21": "/pace must be between 0 and 20, not 21.",
     "/schema {'no': 1}": "/schema: The schema is not JSON (line 1, column 2",
     "/race gredy lookup": "greedy",
     "/race recompute": "recompute cannot run on this model",

@@ -61,7 +61,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop what pulses, draw figures with the text, and offer CHOICES as models."""
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
     monkeypatch.setattr(race_screen, "FIGURES_SECONDS", 0.0)
-    monkeypatch.setattr(race_choices, "look", lambda *_: list(CHOICES))
+    monkeypatch.setattr(race_choices, "find_choices", lambda *_: list(CHOICES))
 
 
 async def load(pilot: Any, engine: Any) -> None:
