@@ -172,7 +172,9 @@ class EagleSession(SlotSession):
         """Run a pass over the next pairs; return logits and outputs of all, or of the last one."""
         network, n, start = self._network, len(tokens), self.length
         self._reserve(start, n)
-        mask = self._causal_mask(n, start) if start and n > 1 and (every or network.whole) else None
+        mask = None
+        if start and n > 1 and (every or network.whole):
+            mask = self._mask([(2 << i) - 1 for i in range(n)], start)
         features = network.features(states.to(network.device, network.dtype))
         return network(tokens, features, range(start, start + n), mask, self._cache, last=not every)
 

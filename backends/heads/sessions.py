@@ -133,10 +133,6 @@ class SlotSession(OutputSession):
             bits, places[: len(bits)], places, length, reach=Reach(), first=0, dtype=self.dtype, device=self.device
         )
 
-    def _causal_mask(self, count: int, start: int) -> Tensor:
-        """Build the mask of `count` pairs in the slots from `start` on, each of which sees those before it."""
-        return self._mask([(2 << i) - 1 for i in range(count)], start)
-
     def drop(self, first: int) -> None:
         super().drop(first)
         del self._bits[first:]

@@ -43,9 +43,10 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 class MtpFormat:
     """The MTP layers of a checkpoint."""
 
-    layers: tuple[Mapping[str, tuple[Path, str]], ...]
-    """The tensors of each layer: name in DeepSeek's layout → its file and its name there. The first predicts the token after
-    the next."""
+    names: Mapping[str, tuple[Path, str]]
+    """The tensors of the first layer: name in DeepSeek's layout → its file and its name there."""
+    count: int
+    """Number of layers."""
     states_first: bool
     """Whether a layer's input has the hidden state before the embedding."""
     full_attention: bool
@@ -65,7 +66,8 @@ class OwnLayers:
         """A sentence that says that they draft, or why not."""
         if self.problem:
             return f"Its own MTP layers cannot draft: {self.problem}"
-        return f"Its own MTP {'layer drafts' if self.count == 1 else 'layers draft'} (method mtp)."
+        which = "own MTP layer" if self.count == 1 else f"first of {self.count} MTP layers"
+        return f"Its {which} drafts (method mtp)."
 
 
 def mtp_format(folder: Path, layers: int) -> MtpFormat | None:
@@ -76,7 +78,7 @@ def mtp_format(folder: Path, layers: int) -> MtpFormat | None:
         layers: number of the model's own layers.
 
     Raises:
-        UserError: a file is damaged, a layer is missing, or their kind cannot be used here; says why.
+        UserError: a file is damaged, the first layer is missing, or their kind cannot be used here; says why.
     """
     layers_found: dict[tuple[str, int], dict[str, tuple[Path, str]]] = {}
     for file in check_folder(folder):
@@ -100,10 +102,10 @@ def mtp_format(folder: Path, layers: int) -> MtpFormat | None:
     if not kinds:
         return None
     kind = min(kinds)
-    numbers = {number for layer_kind, number in layers_found if layer_kind == kind}
-    if missing := set(range(max(numbers))) - numbers:
-        raise UserError(f"The checkpoint has MTP layers but not number {min(missing) + 1} of them. Download the model again.")
-    return MtpFormat(tuple(layers_found[kind, number] for number in sorted(numbers)), kind == "mimo", kind == "qwen")
+    if (kind, 0) not in layers_found:
+        raise UserError("The checkpoint has MTP layers but not the first of them. Download the model again.")
+    count = sum(layer_kind == kind for layer_kind, _ in layers_found)
+    return MtpFormat(layers_found[kind, 0], count, kind == "mimo", kind == "qwen")
 
 
 def in_folder(folder: Path, layers: int) -> OwnLayers | None:
@@ -119,9 +121,9 @@ def in_folder(folder: Path, layers: int) -> OwnLayers | None:
         return OwnLayers(1, str(error))
     if format is None:
         return None
-    kinds = {str(header(file)[name]["dtype"]) for tensors in format.layers for file, name in tensors.values()}
+    kinds = {str(header(file)[name]["dtype"]) for file, name in format.names.values()}
     quantized = sorted(kinds - set(FLOATS))
-    return OwnLayers(len(format.layers), f"They are quantized ({quantized[0]})." if quantized else "")
+    return OwnLayers(format.count, f"They are quantized ({quantized[0]})." if quantized else "")
 
 
 def in_gguf(header: Header, names: Collection[str]) -> OwnLayers | None:

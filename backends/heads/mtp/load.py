@@ -1,10 +1,8 @@
-"""MTP layers in a model's own checkpoint: one more layer, or a few, trained with the model to predict the tokens after the
-next.
+"""Loading of the MTP layer in a model's own checkpoint: one more layer, trained with the model to predict the token after the
+next. Of several, the first is used.
 
 DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437. transformers leaves these tensors in the file; here they
-become layers of the model's own class. The first reads an embedding beside the model's last state, after the final norm. Each
-further one predicts one token further on, from the output of the one before (see chain.py). The last is run again on its
-own output for the tokens after that.
+become a layer of the model's own class, which reads an embedding next to the model's last state, after the final norm.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ from ...hf.model import TransformersModel
 from ..base import HeadInfo, PathHead
 from ..eagle import EagleSession
 from ..layers import guarded, stored
-from .chain import MtpChainSession, MtpNetwork
 from .format import OUTSIDE, SHARED, MtpFormat, mtp_format
+from .network import MtpNetwork
 
 
 def load_mtp(target: TransformersModel) -> PathHead | None:
-    """Load the MTP layers of a model's own checkpoint as a drafter; None if there are none.
+    """Load the MTP layer of a model's own checkpoint as a drafter; None if there is none.
 
     Raises:
-        UserError: they are damaged, or of a kind that cannot be used here; says why.
+        UserError: it is damaged, or its kind cannot be used here; says why.
     """
     folder, info = Path(target.info.path), target.info
     format = mtp_format(folder, info.layers)
@@ -45,31 +43,19 @@ def load_mtp(target: TransformersModel) -> PathHead | None:
     embeddings = module.get_input_embeddings().weight.detach()
     if module.get_output_embeddings().weight.device != embeddings.device:
         raise UserError(f"The MTP layer of {info.name} drafts only on one device. Give --device one.")
-
-    def load() -> tuple[list[MtpNetwork], int]:
-        networks, size = [], 0
-        for names in format.layers:
-            network, numbers = _network(module, format, names, target)
-            networks.append(network)
-            size += numbers
-        return networks, size
-
     try:
-        networks, size = guarded(load, embeddings.device)
+        network, size = guarded(lambda: _network(module, format, target), embeddings.device)
     except (NotImplementedError, TypeError) as error:
         raise UserError(f"specchat cannot run the MTP layer of {info.architecture}: {error}") from None
     dtype = str(embeddings.dtype).removeprefix("torch.")
     head_info = HeadInfo(
         name=info.name, kind="mtp", title="MTP", parameters=size, dtype=dtype, taps=(info.layers,), path=info.path
     )
-    opened = partial(EagleSession, networks[0]) if len(networks) == 1 else partial(MtpChainSession, networks)
-    return PathHead(head_info, opened)
+    return PathHead(head_info, partial(EagleSession, network))
 
 
-def _network(
-    module: Any, format: MtpFormat, names: Mapping[str, tuple[Path, str]], target: TransformersModel
-) -> tuple[MtpNetwork, int]:
-    """Build one layer, and count its weights."""
+def _network(module: Any, format: MtpFormat, target: TransformersModel) -> tuple[MtpNetwork, int]:
+    """Build the layer, and count its weights."""
     info, embeddings = target.info, module.get_input_embeddings().weight.detach()
     try:
         block = _block(module, info.layers, format.full_attention)
@@ -78,7 +64,7 @@ def _network(
     shapes = {name: tuple(tensor.shape) for name, tensor in block.state_dict().items()}
     width = embeddings.shape[1]
     shapes |= {name: (width,) if "norm" in name else (width, 2 * width) for name in OUTSIDE}
-    weights = _read(names, shapes, info.name, embeddings.device, embeddings.dtype)
+    weights = _read(format.names, shapes, info.name, embeddings.device, embeddings.dtype)
     size = sum(tensor.numel() for tensor in weights.values())
     outside = {name: weights.pop(name) for name in OUTSIDE}
     block.load_state_dict(weights, assign=True)

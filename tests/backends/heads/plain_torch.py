@@ -294,36 +294,33 @@ class PathReference(BlockReference):
 class MtpReference:
     """The format's forward pass, with transformers' own layers where they would stand in a deeper model."""
 
-    def __init__(self, family: Family, layers: int = 1) -> None:
+    def __init__(self, family: Family) -> None:
         from transformers import AutoModelForCausalLM
 
         self.taps = [MTP_LAYERS]
-        self.family, folder = family, mtp_folder(family, layers=layers)
+        self.family, folder = family, mtp_folder(family)
         self.w = load_file(folder / "model.safetensors")
         auto: Any = AutoModelForCausalLM
         with shown(folder, check_folder(folder)) as view:
             self.module = auto.from_pretrained(view, dtype=torch.float32).eval()
         self.module.config._name_or_path = str(folder)
-        deeper = auto.from_config(_config(family, layers), dtype=torch.float32).eval()
-        self.layers = deeper.model.layers[MTP_LAYERS:]
-        for number, layer in enumerate(self.layers):
-            for name, weight in layer.named_parameters():
-                weight.data = self.tensor(name, number)
+        deeper = auto.from_config(_config(family), dtype=torch.float32).eval()
+        self.layer = deeper.model.layers[MTP_LAYERS]
+        for name, weight in self.layer.named_parameters():
+            weight.data = self.tensor(name)
         self.rotary = deeper.model.rotary_emb
         self.epsilon = deeper.config.rms_norm_eps
 
-    def tensor(self, name: str, number: int) -> Tensor:
-        """A tensor of an MTP layer; experts as transformers stacks them."""
+    def tensor(self, name: str) -> Tensor:
+        """A tensor of the MTP layer; experts as transformers stacks them."""
         if name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
             first, _, last = name.rpartition(".")
             parts = ("gate_proj", "up_proj") if last == "gate_up_proj" else ("down_proj",)
-            return torch.stack(
-                [torch.cat([self.tensor(f"{first}.{e}.{part}.weight", number) for part in parts]) for e in range(4)]
-            )
-        return self.w[published(self.family, number, name)]
+            return torch.stack([torch.cat([self.tensor(f"{first}.{e}.{part}.weight") for part in parts]) for e in range(4)])
+        return self.w[published(self.family, 0, name)]
 
-    def norm(self, x: Tensor, name: str, layer: int) -> Tensor:
-        weight = self.tensor(f"{name}.weight", layer) + (self.family in HYBRIDS)
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        weight = self.tensor(f"{name}.weight") + (self.family in HYBRIDS)
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * weight
 
     @torch.no_grad()
@@ -332,23 +329,21 @@ class MtpReference:
         last: Tensor = self.module.model(torch.tensor([list(text)])).last_hidden_state[0]
         return last
 
-    def run(self, tokens: list[int], states: Tensor, layer: int = 0) -> Tensor:
-        """Run a layer over pairs; the LM head reads the same states as the next step [n, width]."""
-        embedded = self.norm(self.module.get_input_embeddings().weight[tokens], "enorm", layer)
-        parts = [embedded, self.norm(states, "hnorm", layer)]
+    def run(self, tokens: list[int], states: Tensor) -> Tensor:
+        """Run the layer over pairs; the LM head reads the same states as the next step [n, width]."""
+        embedded = self.norm(self.module.get_input_embeddings().weight[tokens], "enorm")
+        parts = [embedded, self.norm(states, "hnorm")]
         joined = torch.cat(parts[::-1] if self.family == "mimo" else parts, -1)
-        hidden = F.linear(joined, self.tensor("eh_proj.weight", layer))[None]
+        hidden = F.linear(joined, self.tensor("eh_proj.weight"))[None]
         n = len(tokens)
         mask = torch.zeros(n, n).masked_fill(torch.ones(n, n).triu(1).bool(), torch.finfo(torch.float32).min)[None, None]
         around = self.rotary(hidden, position_ids=torch.arange(1, n + 1)[None])
-        out = self.layers[layer](hidden, attention_mask=mask, position_embeddings=around)
-        return self.norm((out[0] if isinstance(out, tuple) else out)[0], "shared_head.norm", layer)
+        out = self.layer(hidden, attention_mask=mask, position_embeddings=around)
+        return self.norm((out[0] if isinstance(out, tuple) else out)[0], "shared_head.norm")
 
     def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
-        tokens, last = [*text[1:], *path], len(self.layers) - 1
-        for layer in range(min(len(path), last)):  # each reads tokens one further on
-            states, tokens = self.run(tokens[: len(states)], states, layer), tokens[1:]
+        tokens = [*text[1:], *path]
         while len(states) <= len(tokens):
-            out = self.run(tokens[: len(states)], states, min(len(path), last))
+            out = self.run(tokens[: len(states)], states)
             states = torch.cat((states, out[-1:]))
         return self.module.lm_head(out[-1])  # type: ignore[no-any-return]

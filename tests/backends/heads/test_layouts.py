@@ -138,7 +138,6 @@ LLAMA_STEPPING: dict[str, dict[str, Any]] = {
     "DFlash 2, scaled": SECOND | {"inner": {"output_multiplier": 0.3, "final_logit_softcapping": 4.0}},
 }
 """Those that the recipe writes as GGUF files."""
-MTP: list[tuple[Family, int]] = [*((family, 1) for family in FAMILIES), ("deepseek-v3", 3), ("glm4-moe", 3), ("mimo", 3)]
 Made = tuple[Head, Any]
 """A drafter, and its reference."""
 
@@ -152,10 +151,10 @@ def dflash(folder: Path, **options: Any) -> Made:
     return load(write_dflash(folder, **options)), reference(folder)
 
 
-def mtp(_: Path, family: Family, layers: int) -> Made:
-    head = load_mtp(mtp_target(family, layers=layers))
+def mtp(_: Path, family: Family) -> Made:
+    head = load_mtp(mtp_target(family))
     assert head is not None
-    return head, MtpReference(family, layers)
+    return head, MtpReference(family)
 
 
 class TorchReference:
@@ -222,7 +221,7 @@ LLAMA_BLOCKS: dict[str, Callable[[Path], Made]] = {
 PATHS: dict[str, Callable[[Path], Made]] = {
     **{f"EAGLE {name}": partial(eagle, **options) for name, options in EAGLE.items()},
     **{name: partial(dflash, **options) for name, options in STEPPING.items()},
-    **{f"MTP {family}, {layers}": partial(mtp, family=family, layers=layers) for family, layers in MTP},
+    **{f"MTP {family}": partial(mtp, family=family) for family in FAMILIES},
 }
 BLOCKS: dict[str, Callable[[Path], Made]] = {name: partial(dflash, **options) for name, options in (DFLASH | STEPPING).items()}
 
@@ -404,27 +403,23 @@ def test_dflash_drafts_what_transformers_own_class_drafts(windows: list[str], tm
         assert guessed.logits.argmax(-1).tolist()[: len(drafted)] == drafted
 
 
-@pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("family", REFERENCED)
-def test_mtp_layers_draft_what_transformers_own_generator_drafts(
-    family: Family, layers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mtp_layers_draft_what_transformers_own_generator_drafts(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     import re
 
     from transformers.modeling_layers import MtpModel
 
-    drafter, plain = mtp(mtp_folder(family), family, layers)
+    drafter, plain = mtp(mtp_folder(family), family)
     head: Any = drafter
     # The published checkpoints have their MTP layers at other numbers.
-    numbers = "|".join(str(MTP_LAYERS + number) for number in range(layers))
-    own_layers = staticmethod(lambda _: re.compile(rf"^model\.layers\.({numbers})\."))
+    own_layers = staticmethod(lambda _: re.compile(rf"^model\.layers\.{MTP_LAYERS}\."))
     monkeypatch.setattr(MtpModel, "get_mtp_weights_regex", own_layers)
     with watched("MTPCandidateGenerator") as drafts:
         generated(plain.module, PROMPT, 24, use_mtp=True, eos_token_id=None)
     assert len(drafts) > 10
     session = head.open(64)
     for text, drafted in drafts:
-        assert len(drafted) == layers
+        assert len(drafted) == 1
         scores = session.extend(text[session.length + 1 :], plain.states(text[:-1])[session.length :])
         for node, token in enumerate(drafted):
             assert scores.top(1)[0][0][0] == token
