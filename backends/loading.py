@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..plain_file import user_path
 from .base import Model
 from .heads.base import Head
-from .heads.folders import read_format, refuse_pickles
+from .heads.folders import read_format
 from .heads.formats import Format
 from .heads.gguf_format import DRAFTERS, GgufFormat, read_gguf_format
 from .options import BUILTIN, SHIPPED, LoadOptions, StageProgress
@@ -159,8 +159,6 @@ def find_model(
             f"This installation does not have {spec} ({builtin_path(spec)} is missing). Run `specchat doctor` for details."
         )
     folder = builtin_path(spec) if shipped else locate(spec, first, progress=progress, cancelled=cancelled)
-    if folder.is_dir():
-        refuse_pickles(folder)
     head = read_format(folder, check_folder(folder))
     if head is not None:
         return Loader(folder, first, lambda _: _alone(spec, head), head)

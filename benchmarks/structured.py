@@ -24,13 +24,13 @@ from typing import Any
 import torch
 
 from specchat.backends import LoadOptions, Sampling, load_model
-from specchat.backends.grammars.constraint import json_schema
 from specchat.backends.grammars.matcher import Matcher
 from specchat.backends.scores import TorchScores
 from specchat.benchmarks.timing import interval
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.tests.decoders.constrained.cases import CONSTRAINTS, SCHEMAS, prompts
 from specchat.tests.fakes.answers import one_by_one
+from specchat.tests.fakes.constraints import json_schema
 
 ANSWERS: dict[str, list[Any]] = {
     "flat": [

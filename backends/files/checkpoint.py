@@ -21,6 +21,12 @@ from ..confined import Confined
 from ..kept import identity, keep, recall
 
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "consolidated*.pth")
+UNPICKLE = (
+    "import torch, safetensors.torch as s; [s.save_file({{k: v.clone().contiguous() for k, v in torch.load(file, "
+    "map_location='cpu', weights_only=True).items()}}, file.rpartition('.')[0] + '.safetensors') for file in {files}]"
+)
+"""Python that turns pickled tensors into safetensors. With `weights_only` torch runs no code of the file."""
+
 ITEM_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1,
     "BOOL": 1, "C64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
@@ -69,11 +75,10 @@ def check_folder(folder: Path) -> list[Path]:
     read_json(folder / "config.json")
     files = _weight_files(folder)
     if not files:
-        if any(next(folder.glob(pattern), None) for pattern in PICKLES):
+        if pickles := sorted(str(file) for pattern in PICKLES for file in folder.glob(pattern)):
             raise UserError(
                 f"{folder} has only pickled weights, which can run code when opened, so specchat does not open them. Convert "
-                "them once with transformers (`model.save_pretrained(folder)` writes safetensors), or look for a safetensors "
-                "version of the model."
+                f"them once: {shell_line('python', '-c', UNPICKLE.format(files=pickles))}"
             )
         raise UserError(f"{folder} has no weights (*.safetensors). Download the model again.")
     for file in files:
@@ -219,23 +224,6 @@ def _check_beside(file: Path) -> None:
                     raise OSError(errno.EFBIG, f"it is larger than {MOST_BESIDE / 1e6:.0f} MB")
     except OSError as error:
         raise UserError(f"Cannot read {file} ({error.strerror or error}). Download it again, or remove it.") from None
-
-
-def weight_bytes(files: list[Path], item_bytes: int | None) -> int:
-    """Count the bytes of all weights once loaded.
-
-    Args:
-        files: the safetensors files.
-        item_bytes: size of a floating-point weight in memory; None for the file's own.
-    """
-    total = 0
-    for file in files:
-        for tensor in header(file).values():
-            begin, end = tensor["data_offsets"]
-            item_size = ITEM_BYTES.get(tensor["dtype"], 1)
-            floating = tensor["dtype"] in ("F64", "F32", "F16", "BF16")
-            total += (end - begin) // item_size * item_bytes if floating and item_bytes else end - begin
-    return total
 
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from .checkpoint import ITEM_BYTES
 from .hub_files import IGNORED, PART, Listed, files_of, matches, one_line, plain_files, repository_folder
 from .model_card import config_cache_numbers, config_context, quantization_in
-
-BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1}
-"""Bytes of a number of each type, as the Hub counts a repository's parameters."""
 
 MOST_SIZE = 10**15
 """Highest plausible size of a file in bytes, or number of a model's parameters."""
@@ -117,7 +115,7 @@ class _Listing:
         if not weights:
             return []
         kinds = {kind: _count(number) for kind, number in parameters.items()}
-        most = one_line(max(kinds, key=lambda kind: kinds[kind] * BYTES.get(kind, 1)))[:MOST_WORD] if kinds else ""
+        most = one_line(max(kinds, key=lambda kind: kinds[kind] * ITEM_BYTES.get(kind, 1)))[:MOST_WORD] if kinds else ""
         return [self._offer(self.name, "safetensors", most, files, weights)]
 
     def ggufs(self) -> list[Offer]:

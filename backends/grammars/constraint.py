@@ -177,26 +177,6 @@ def parse_constraint(fields: Mapping[str, Any] | None) -> Constraint | None:
     return Constraint(cast("Kind", kind), str(fields.get("text", "")))
 
 
-def json_schema(schema: Mapping[str, Any] | str) -> Constraint:
-    """Require JSON that matches a schema."""
-    return Constraint("json_schema", schema if isinstance(schema, str) else json.dumps(schema))
-
-
-def json_object() -> Constraint:
-    """Require a JSON object."""
-    return Constraint("json_object")
-
-
-def regex(pattern: str) -> Constraint:
-    """Require a match of a regex in Rust's syntax, without look-around and back-references."""
-    return Constraint("regex", pattern)
-
-
-def grammar(text: str) -> Constraint:
-    """Require a match of a grammar in llguidance's Lark or llama.cpp's GBNF."""
-    return Constraint("grammar", text)
-
-
 def _check_draft(schema: Mapping[str, Any]) -> None:
     """Refuse words from drafts later than the one that a schema names, which would be ignored.
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...errors import UserError, shell_line
-from ..files.checkpoint import PICKLES, header, read_json
+from ..files.checkpoint import header, read_json
 from .assistant.format import ASSISTANTS, assistant_format
 from .dflash.format import NAMES as DFLASH
 from .dflash.format import dflash_format, kind_of
 from .eagle_format import eagle_format
 from .formats import Checkpoint, Config, Format
 from .medusa_format import medusa_format, medusa_name
-
-UNPICKLE = (
-    "import torch, safetensors.torch as s; s.save_file({{k: v.clone().contiguous() for k, v in torch.load({file}, "
-    "map_location='cpu', weights_only=True).items()}}, {out})"
-)
-"""Python that turns pickled tensors into safetensors. With `weights_only` torch runs no code of the file."""
 
 
 def read_format(folder: Path, files: list[Path]) -> Format | None:
@@ -45,23 +38,3 @@ def read_format(folder: Path, files: list[Path]) -> Format | None:
     if "fc.weight" in shapes and "layers.0.self_attn.q_proj.weight" in shapes:
         return eagle_format(checkpoint)
     return None
-
-
-def refuse_pickles(folder: Path) -> None:
-    """Refuse a drafter that comes as a pickle only, with the command that converts it.
-
-    Raises:
-        UserError: it is one.
-    """
-    pickles = sorted(file for pattern in PICKLES for file in folder.glob(pattern))
-    if not pickles or next(folder.glob("*.safetensors"), None) or not (folder / "config.json").is_file():
-        return
-    config = read_json(folder / "config.json")
-    # No whole model has one layer; a head's configuration says little more.
-    single = config.get("num_hidden_layers") == 1 or config.get("model_type") == "medusa"
-    if single or config.keys() & {"draft_vocab_size", "medusa_num_heads", "dflash_config"}:
-        code = UNPICKLE.format(file=repr(str(pickles[0])), out=repr(str(folder / "model.safetensors")))
-        raise UserError(
-            f"{folder} has only pickled weights, which can run code when opened, so specchat does not open them. Convert them "
-            f"once: {shell_line('python', '-c', code)}"
-        )

@@ -124,8 +124,6 @@ class Reading:
     norm_before_residual: bool = False
     note: str = ""
     """Its difference from the first reading, as a phrase."""
-    earlier: bool = False
-    """Whether an assistant drafts from the position of the last verified token rather than the pending one."""
 
 
 @dataclass(frozen=True, slots=True)

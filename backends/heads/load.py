@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import UserError, first_line
-from ..base import ROOT, Model, Sampling, Session
+from ..base import ROOT, Model, Sampling
 from ..hf.lean.halves import slim
 from ..hf.lean.products import product
 from ..hf.model import TransformersModel
@@ -42,7 +42,7 @@ class MedusaHead(PositionHead):
         vocabulary: size of the target's vocabulary.
     """
 
-    def __init__(self, info: HeadInfo, format: MedusaFormat, weights: Weights, vocabulary: int) -> None:
+    def __init__(self, info: HeadInfo, format: MedusaFormat, weights: NamedTensors, vocabulary: int) -> None:
         super().__init__(info, weights)
         self._blocks = format.blocks
         self._ids = weights.ids
@@ -50,7 +50,7 @@ class MedusaHead(PositionHead):
         self.positions = format.heads
 
     def guess(self, state: Tensor, position: int, count: int) -> TorchScores:
-        weights: Weights = self.loaded()
+        weights: NamedTensors = self.loaded()
         with torch.inference_mode():
             weight = next(iter(weights.values()))
             state, rows = state.to(weight.device, weight.dtype), []
@@ -87,7 +87,7 @@ MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtime
 """Errors that torch and our networks raise for tensors that are missing, or whose shapes contradict the configuration."""
 
 
-class Weights(dict[str, Tensor]):
+class NamedTensors(dict[str, Tensor]):
     """A drafter's tensors by name, with a record of the names that were read.
 
     Args:
@@ -143,7 +143,7 @@ def load_head(format: Format, name: str, target: Model) -> Head:
 
 
 def _build(
-    format: Format, name: str, target: Model, lender: Lender, weights: Weights, readings: list[Reading]
+    format: Format, name: str, target: Model, lender: Lender, weights: NamedTensors, readings: list[Reading]
 ) -> PathHead | BlockHead | MedusaHead:
     """Build the drafter, under the reading that agrees most with its target."""
     vocabulary, size = target.info.vocabulary, sum(tensor.numel() for tensor in weights.values())
@@ -177,8 +177,7 @@ def _build(
                     "the assistant as a GGUF file, or load the target from a folder with safetensors."
                 )
             assistant = AssistantNetwork(format, weights, name, target)
-            reading, note = _choose_reading(assistant, target, readings)
-            return PathHead(describe(reading, note), partial(AssistantSession, assistant, reading))
+            return PathHead(describe(), partial(AssistantSession, assistant))
         case _:
             assert isinstance(format, MedusaFormat)
             ids = weights.ids
@@ -244,7 +243,7 @@ def _lender(target: Model, name: str) -> Lender:
     return Lender(weights.width, torch.device("cpu"), torch.float32, target.embeddings, lm_head, cheap=False)
 
 
-def _parts(format: EagleFormat | DFlashFormat, weights: Weights, lender: Lender, vocabulary: int) -> Parts:
+def _parts(format: EagleFormat | DFlashFormat, weights: NamedTensors, lender: Lender, vocabulary: int) -> Parts:
     """Collect the embeddings and LM head: the drafter's, or the target's where it has none."""
     embeddings = weights.get("embed_tokens.weight")
     if embeddings is not None and lender.cheap and torch.equal(embeddings, lender.embeddings()):
@@ -280,7 +279,7 @@ def _layer_config(format: EagleFormat | DFlashFormat) -> Any:
         raise UserError(f"Cannot read {file}: {first_line(error)}.") from None
 
 
-def _read(format: Format, name: str, target: Model, lender: Lender) -> Weights:
+def _read(format: Format, name: str, target: Model, lender: Lender) -> NamedTensors:
     """Read the tensors that drafting needs, in the target's type."""
     tensors: dict[str, Tensor] = {}
     with stored(format.names) as read:
@@ -296,7 +295,7 @@ def _read(format: Format, name: str, target: Model, lender: Lender) -> Weights:
             tensors[ours] = tensor.to(lender.device, torch.int64 if ours in INTEGERS else lender.dtype)
     table = next((table for table in TABLES if table in tensors), None)
     if table is None:
-        return Weights(tensors, None)
+        return NamedTensors(tensors, None)
     ids = tensors.pop(table)
     if table == "d2t":  # offsets
         ids = ids + torch.arange(len(ids), device=ids.device)
@@ -304,48 +303,31 @@ def _read(format: Format, name: str, target: Model, lender: Lender) -> Weights:
         raise UserError(
             f"{name} is damaged: its table {table} does not lead to tokens of {target.info.name}, each once. Download it again."
         )
-    return Weights(tensors, ids)
+    return NamedTensors(tensors, ids)
 
 
-def _choose_reading(network: EagleNetwork | AssistantNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
+def _choose_reading(network: EagleNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
     """Choose the reading under which the drafter agrees most with its target (the first of equals), with a note on it."""
-    if len(readings) == 1:
-        return readings[0], ""
     tokens = target.encode(TEXT)[: min(LONGEST, target.info.context)]
-    if len(tokens) < 3:
+    if len(readings) == 1 or len(tokens) < 3:
         return readings[0], ""
     taps = sorted({tap for reading in readings for tap in reading.taps})
-    session = target.open_session(len(tokens), taps)
-    agreed = []
-    try:
+    with closing(target.open_session(len(tokens), taps)) as session:
         picks = session.evaluate(tokens, range(ROOT, len(tokens) - 1)).choose(Sampling())
         session.commit(range(len(tokens)))
-        # Pair i predicts what the target picks after token i + 1.
+        # Pair i predicts the target's pick after token i + 1.
         states, answers = session.states(0, len(tokens) - 1), torch.tensor(picks[1:])
-        width = states.shape[1] // len(taps)
-        for reading in readings:
-            columns = [states[:, taps.index(tap) * width :][:, :width] for tap in reading.taps]
-            inputs = torch.cat(columns, -1)
-            if isinstance(network, AssistantNetwork):
-                guesses = _one_by_one(AssistantSession(network, reading, len(tokens)), session, tokens, inputs)
-            else:
-                network.residual_normed = reading.norm_before_residual
-                guesses = EagleSession(network, len(tokens)).every(tokens[1:], inputs).argmax(-1).cpu()
-            agreed.append(int((guesses == answers).sum()))
-    finally:
-        session.close()
+    columns = dict(zip(taps, states.chunk(len(taps), -1), strict=True))
+    agreed = []
+    for reading in readings:
+        network.residual_normed = reading.norm_before_residual
+        inputs = torch.cat([columns[tap] for tap in reading.taps], -1)
+        guesses = EagleSession(network, len(tokens)).every(tokens[1:], inputs).argmax(-1).cpu()
+        agreed.append(int((guesses == answers).sum()))
     best = agreed.index(max(agreed))
     if not best:
         return readings[0], ""
-    share = [f"{count / len(answers):.0%}" for count in (agreed[best], agreed[0])]
     return readings[best], (
         f"Engines read this drafter's config.json differently; with {readings[best].note} it agrees with the target on "
-        f"{share[0]} of a short text's tokens, and on {share[1]} otherwise."
+        f"{agreed[best] / len(answers):.0%} of a short text's tokens, and on {agreed[0] / len(answers):.0%} otherwise."
     )
-
-
-def _one_by_one(head: AssistantSession, target: Session, tokens: Sequence[int], states: Tensor) -> Tensor:
-    """Draft one token after every pair of a text, which the target's session holds."""
-    head.follow(target)
-    rows = [head.extend(tokens[i + 1 : i + 2], states[i : i + 1]).logits[0].argmax() for i in range(len(states))]
-    return torch.stack(rows).cpu()

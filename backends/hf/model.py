@@ -23,7 +23,8 @@ from ...errors import Cancelled, UserError, counted
 from ..base import Session
 from ..chat_template import given_template
 from ..codec import CodecModel
-from ..files.checkpoint import check_folder, int8_rows, read_json, shown, weight_bytes
+from ..files.checkpoint import check_folder, int8_rows, read_json, shown
+from ..files.model_card import read_card
 from ..files.sampling import read_recommended
 from ..info import ModelInfo, token_id
 from ..kept import identity
@@ -157,7 +158,8 @@ def load_transformers(
         half = half and quick_in_bfloat16()
         if half:
             dtype = torch.bfloat16
-        needed = weight_bytes(files, 1 if int8 else None if dtype is None else dtype.itemsize)
+        item = dtype.itemsize if dtype is not None else None
+        needed = read_card(folder).weight_bytes(1 if int8 else item)
         spread = over_several(needed, device, options.device, name)
         try:
             module, missing = _read(view, config, dtype, "auto" if spread else {"": device}, progress, cancelled)

@@ -11,7 +11,7 @@ from ...errors import UserError, first_line
 from ..chat_template import TAG_LIKE, Template, any_of, marked, parted_at_marks
 from ..codec import AHEAD, Codec
 from ..files.checkpoint import tokenizer_problem, try_tokenizer
-from ..thinking.thoughts import Thoughts, from_response_template, from_vocabulary, usual_pair
+from ..thinking.thoughts import Thoughts, from_vocabulary, usual_pair
 
 
 class TextCodec(Codec):
@@ -83,9 +83,9 @@ class TextCodec(Codec):
     def thoughts(self) -> Thoughts | None:
         """How thoughts are told from answers; None for a model that does not think."""
         names = self._names
-        spec = getattr(self._tokenizer, "response_template", None) or self._tokenizer.init_kwargs.get("response_template")
-        form = self._template.form if self._template is not None else None
-        form = form or from_response_template(spec) or (from_vocabulary(names) if self._template is not None else None)
+        if self._template is None:
+            return None
+        form = self._template.form or from_vocabulary(names)
         return Thoughts(form, names, self._spelled, partial(self._encode_part, as_text=False, first=False)) if form else None
 
     def _spelled(self, tokens: Sequence[int]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..info import Thinking
 from .form import Form, Marks
@@ -22,9 +21,6 @@ PAIRS = (
     ("◁think▷", "◁/think▷"),
 )
 """Marks of models whose template does not handle thoughts (MiniMax M1, MiMo-VL, Magistral), used if both are tokens."""
-
-FIELDS = ("reasoning_content", "thinking", "reasoning")
-"""Names of the thought in a `response_template`."""
 
 
 class Thoughts:
@@ -72,28 +68,4 @@ def usual_pair(names: Collection[str]) -> tuple[()] | tuple[str, str]:
 def from_vocabulary(names: Mapping[str, int]) -> Form | None:
     """Make the form of a model whose template does not handle thoughts from its vocabulary; None without a usual pair."""
     pair = usual_pair(names)
-    return _bare(Marks(*pair, before="\n", after="\n", gap="\n\n")) if pair else None
-
-
-def from_response_template(spec: Any) -> Form | None:
-    """Read the marks in a `response_template` of transformers (tokenizer_config.json); None if they are not plain texts."""
-    fields = spec.get("fields") if isinstance(spec, Mapping) else None
-    if not isinstance(fields, Mapping):
-        return None
-    thought: Any = next((fields[name] for name in FIELDS if isinstance(fields.get(name), Mapping)), {})
-    answer: Any = fields["content"] if isinstance(fields.get("content"), Mapping) else {}
-
-    def text(field: Any, name: str) -> str:
-        value = field.get(name)
-        value = value[0] if isinstance(value, list) and value else value
-        return value if isinstance(value, str) else ""
-
-    opening, close = text(thought, "open"), text(thought, "close").strip()
-    if not opening.strip() or not close:
-        return None
-    before = opening[len(opening.rstrip()) :]
-    return _bare(Marks(opening.strip(), close, before=before, answer=text(answer, "open").strip()))
-
-
-def _bare(marks: Marks) -> Form:
-    return Form(marks, Thinking(marks=(marks.open, marks.close)))
+    return Form(Marks(*pair, before="\n", after="\n", gap="\n\n"), Thinking(marks=pair)) if pair else None

@@ -20,7 +20,6 @@ import pytest
 from specchat.backends import UserError
 from specchat.backends.chat_template import Template
 from specchat.backends.codec import Codec
-from specchat.backends.grammars.constraint import grammar, regex
 from specchat.backends.grammars.matcher import Matcher
 from specchat.backends.hf.tokenizer import TextCodec
 from specchat.backends.llama.context import Runtime, Weights
@@ -28,6 +27,7 @@ from specchat.backends.llama.tokenizer import LlamaCodec
 from specchat.backends.loading import builtin_path
 from specchat.builtin.recipe.tokenizer import load
 
+from ..fakes.constraints import grammar, regex
 from ..fakes.models import tiny
 from ..fakes.models.gguf_changes import changed, tokens
 from ..fakes.models.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama

@@ -50,11 +50,9 @@ class AssistantFormat(Format):
         return False
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
-        """Return transformers' reading (the position is the pending token's) and vLLM's (the one before)."""
         self.check_vocabulary(name, target)
         self.check_width(name, target, self.width)
-        taps = (target.layers,)
-        return [Reading(taps), Reading(taps, earlier=True, note="the position of the last verified token and one row less")]
+        return [Reading((target.layers,))]
 
     def frequencies(self, kind: str) -> list[float]:
         """Compute the rotary frequencies (radians per position) of each pair of channels, for layers of one type.

@@ -17,7 +17,6 @@ from ...base import Session
 from ...hf.model import TransformersModel
 from ...hf.session import TransformersSession
 from ...transfer import on_device
-from ..formats import Reading
 from ..sessions import TextOnlySession
 from .format import ORDERING, SLIDING, AssistantFormat
 
@@ -113,10 +112,9 @@ class AssistantNetwork:
 class AssistantSession(TextOnlySession):
     """An assistant's session, which reads the keys and values of the target's session."""
 
-    def __init__(self, network: AssistantNetwork, reading: Reading, context: int) -> None:
+    def __init__(self, network: AssistantNetwork, context: int) -> None:
         super().__init__(context, network.device)
         self._network = network
-        self._earlier = reading.earlier
         self._target: TransformersSession | None = None
 
     def follow(self, target: Session) -> None:
@@ -125,15 +123,14 @@ class AssistantSession(TextOnlySession):
 
     def _step(self, tokens: Sequence[int], states: Tensor, length: int) -> tuple[Tensor, Tensor]:
         network = self._network
-        states = states.to(network.device, network.dtype)
-        return network(tokens, states, self._shared(length), length - self._earlier)
+        return network(tokens, states.to(network.device, network.dtype), self._shared(length), length)
 
     def _shared(self, length: int) -> Shared:
-        """Slice the target's keys and values of the text. In transformers' reading a window includes its own row."""
+        """Slice the target's keys and values of the text. In transformers a window includes its own row."""
         assert self._target is not None, "follow comes first"
-        out, rows = {}, self._network.window + (not self._earlier)
+        out = {}
         for kind, layer in self._network.sources.items():
-            first = max(0, length - rows) if kind == SLIDING else 0
+            first = max(0, length - self._network.window - 1) if kind == SLIDING else 0
             keys, values = self._target.keys_values(layer)
             out[kind] = keys[:, first:length], values[:, first:length]
         return out

@@ -8,7 +8,9 @@ from typing import Any
 
 import jsonschema
 
-from specchat.backends.grammars.constraint import Constraint, grammar, json_schema, regex
+from specchat.backends.grammars.constraint import Constraint
+
+from ...fakes.constraints import grammar, json_schema, regex
 
 NAMES = "Anna Ben Carla David Elena Farid Greta Hugo Ines Jonas Kira Liam Mona Nils Olga Paul Quinn Rosa Sven Tara".split()
 CITIES = "Paris Rome Oslo Vienna Madrid Lisbon Prague Dublin".split()
