@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -27,17 +26,6 @@ PART = re.compile(r"-\d{5}-of-\d{5}$")
 
 INCOMPLETE = ".incomplete"
 """The end of the name of an unfinished file in huggingface_hub's cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A file of a repository, as the Hub lists it."""
-
-    size: int = 0
-
-    def cached(self, folder: Path, commit: str, name: str) -> int:
-        """Count its bytes in the cache."""
-        return self.size if (folder / "snapshots" / commit / name).exists() else 0
 
 
 def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from .checkpoint import ITEM_BYTES
-from .hub_files import IGNORED, PART, Listed, files_of, matches, one_line, plain_files, repository_folder
+from .hub_files import IGNORED, PART, files_of, matches, one_line, plain_files, repository_folder
 from .model_card import config_cache_numbers, config_context, quantization_in
 
 MOST_SIZE = 10**15
@@ -64,13 +64,13 @@ class Repository:
     """The reason that it offers nothing, as a sentence."""
 
 
-def describe(name: str, info: Any, files: Mapping[str, Listed], config: Mapping[str, Any]) -> Repository:
+def describe(name: str, info: Any, files: Mapping[str, int], config: Mapping[str, Any]) -> Repository:
     """List the offers of a repository.
 
     Args:
         name: the repository's.
         info: huggingface_hub's ModelInfo; nothing in it is trusted.
-        files: its files.
+        files: its files → bytes.
         config: the repository's config.json; empty if it cannot be read, as in a gated repository.
     """
     gguf = info.gguf if isinstance(info.gguf, dict) else {}
@@ -106,7 +106,7 @@ class _Listing:
 
     name: str
     commit: str
-    files: Mapping[str, Listed]
+    files: Mapping[str, int]
 
     def safetensors(self, parameters: Mapping[str, Any]) -> list[Offer]:
         """Offer the repository's weights in safetensors, if it has any."""
@@ -141,13 +141,13 @@ class _Listing:
     def _offer(
         self, spec: str, kind: Literal["safetensors", "gguf"], quantization: str, files: list[str], weights: list[str]
     ) -> Offer:
-        folder = repository_folder(self.name)
+        snapshot = repository_folder(self.name) / "snapshots" / self.commit
         return Offer(
             spec=spec,
             kind=kind,
             quantization=quantization,
             files=tuple(sorted(files)),
-            size=sum(self.files[file].size for file in files),
-            weights=sum(self.files[file].size for file in weights),
-            cached=sum(self.files[file].cached(folder, self.commit, file) for file in files),
+            size=sum(self.files[file] for file in files),
+            weights=sum(self.files[file] for file in weights),
+            cached=sum(self.files[file] for file in files if (snapshot / file).exists()),
         )

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 from ...errors import UserError, counted
 from ...plain_file import hub_cache
 from ..options import BUILTIN
-from .hub_files import INCOMPLETE, Listed, chosen, fit, one_line, repository_folder
+from .hub_files import INCOMPLETE, chosen, fit, one_line, repository_folder
 from .hub_listing import MOST_SIZE, Repository, describe
 from .model_card import MOST_CONFIG, parse_config
 
@@ -85,7 +85,8 @@ class Hub:
         self.api = HfApi(endpoint=constants.ENDPOINT, token=self.token)
         self.info: Any = None
         """The Hub's description of the repository (ModelInfo)."""
-        self.files: dict[str, Listed] = {}
+        self.files: dict[str, int] = {}
+        """Its files → bytes."""
         self.done = self.total = 0
         """Bytes fetched, and in all."""
         self._earlier: set[Path] = set()
@@ -112,7 +113,7 @@ class Hub:
             for sibling in self.info.siblings:
                 if fit(sibling.rfilename):
                     whole = isinstance(sibling.size, int) and 0 <= sibling.size <= MOST_SIZE
-                    self.files[sibling.rfilename] = Listed(sibling.size if whole else 0)
+                    self.files[sibling.rfilename] = sibling.size if whole else 0
             if not REGEX_COMMIT_HASH.fullmatch(self.info.sha):
                 raise ValueError
         except HfHubHTTPError:
@@ -124,7 +125,7 @@ class Hub:
         """List the repository's offers."""
         self.read()
         config: dict[str, Any] = {}
-        if 0 < self.files.get("config.json", Listed()).size <= MOST_CONFIG:
+        if 0 < self.files.get("config.json", 0) <= MOST_CONFIG:
             with suppress(Exception):  # as in a gated repository
                 config = parse_config(self._config())
         return describe(self.repository, self.info, self.files, config)
@@ -146,7 +147,7 @@ class Hub:
         self.read()
         names = chosen(self.repository, self.quantization, list(self.files))
         snapshot = self.folder / "snapshots" / self.info.sha
-        needed = {name: self.files[name].size for name in names if not (snapshot / name).exists()}
+        needed = {name: self.files[name] for name in names if not (snapshot / name).exists()}
         self.total = sum(needed.values())
         tell({"done": 0, "total": self.total})
         _require_room(self.spec, self.total)

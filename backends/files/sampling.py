@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,18 +43,13 @@ def recommended(metadata: Mapping[str, Any], names: Mapping[str, str]) -> dict[s
         metadata: by key.
         names: setting → its key there.
     """
-    return dict(_usable(metadata, names))
-
-
-def _usable(metadata: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    usable: dict[str, float] = {}
     for name, key in names.items():
         value, default = metadata.get(key), getattr(Sampling(), name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         value = int(value) if isinstance(default, int) else round(float(value), 6)  # GGUF has float32: 0.6 is 0.6000000238
-        try:
+        with suppress(UserError):
             replace(Sampling(), **{name: value})  # type: ignore[arg-type]
-        except UserError:
-            continue
-        if value != default:
-            yield name, value
+            usable |= {name: value} if value != default else {}
+    return usable

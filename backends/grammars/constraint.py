@@ -42,6 +42,17 @@ VALUES = ("const", "enum", "default", "examples")
 
 WORDS = re.compile(r'"([^"]+)"')
 
+EXPLANATIONS = {
+    "^Unimplemented keys": "uses {0}, which cannot be enforced here. Remove it, and check the answer yourself.",
+    "^oneOf constraints": "uses oneOf with alternatives that overlap, which cannot be enforced here. Use anyOf instead.",
+    "^Unknown format: (.*)": "uses the format {1!r}, which cannot be enforced here. Use a pattern instead.",
+    "^Resource '(.*)' is not present": "refers to {1}, and nothing is fetched. Put that part under $defs.",
+    "^Pointer '(.*)' does not exist": "refers to #{1}, which it does not have. Add it there.",
+    "^Unsatisfiable schema: (.*)": "contradicts itself, so no answer can match it: {1}.",
+    "too (?:big|large|complex|many)|limit|fuel": "is too large to follow ({1}). Use a smaller part of it.",
+}
+"""Matches an error of llguidance → its explanation, with the quoted words, the groups and the error itself as arguments."""
+
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
@@ -132,23 +143,9 @@ class Constraint:
         lines = [line.strip() for line in message.strip().splitlines() if line.strip()] or ["unknown"]
         first = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
         first = re.sub(r"^at \d+\(\d+\): ", "", first).rstrip(".")
-        if first.startswith("Unimplemented keys"):
-            parts = " and ".join(WORDS.findall(first))
-            return UserError(f"{name} uses {parts}, which cannot be enforced here. Remove it, and check the answer yourself.")
-        if first.startswith("oneOf constraints"):
-            return UserError(
-                f"{name} uses oneOf with alternatives that overlap, which cannot be enforced here. Use anyOf instead."
-            )
-        if first.startswith("Unknown format: "):
-            return UserError(f"{name} uses the format {first[16:]!r}, which cannot be enforced here. Use a pattern instead.")
-        if match := re.match(r"Resource '(.*)' is not present", first):
-            return UserError(f"{name} refers to {match[1]}, and nothing is fetched. Put that part under $defs.")
-        if match := re.match(r"Pointer '(.*)' does not exist", first):
-            return UserError(f"{name} refers to #{match[1]}, which it does not have. Add it there.")
-        if first.startswith("Unsatisfiable schema: "):
-            return UserError(f"{name} contradicts itself, so no answer can match it: {first[22:]}.")
-        if re.search(r"too (big|large|complex|many)|limit|fuel", first):
-            return UserError(f"{name} is too large to follow ({first}). Use a smaller part of it.")
+        for pattern, explanation in EXPLANATIONS.items():
+            if match := re.search(pattern, first):
+                return UserError(f"{name} {explanation.format(' and '.join(WORDS.findall(first)), *match.groups(), first)}")
         return UserError(f"{name} cannot be used: {first}. Correct that part.")
 
 

@@ -24,7 +24,7 @@ from ...scores import TorchScores
 from ..base import BlockSession
 from ..layers import Modules, Parts, guarded
 from .format import DFlashFormat, Selector, View
-from .paths import PathBlock, PathMemory, path_head
+from .paths import MarkovBlock, PathMemory, SelectorBlock, SelectorHead, path_head
 
 
 class Convolution:
@@ -235,9 +235,10 @@ class DFlashPathSession(DFlashSession, PathMemory):
         super().__init__(network, context)
         self.device = network.device
 
-    def _opened(self, token: int, count: int) -> PathBlock:
-        assert self._network.paths is not None
-        return self._network.paths.open(*self._run(token, count))
+    def _run_block(self, token: int, count: int) -> MarkovBlock | SelectorBlock:
+        paths, outputs = self._network.paths, self._run(token, count)
+        assert paths is not None
+        return SelectorBlock(paths, *outputs) if isinstance(paths, SelectorHead) else MarkovBlock(paths, *outputs)
 
     def _spread(self, logits: Tensor) -> Tensor:
         return self._network.parts.spread(logits)

@@ -6,7 +6,7 @@ layer runs again.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -19,24 +19,6 @@ from ...transfer import on_device
 from ..base import PathBlockSession
 from ..layers import guarded
 from .format import Markov, Selector
-
-
-class PathBlock(ABC):
-    """A block and the nodes of a tree below its pending token, numbered in the order of `follow`."""
-
-    @abstractmethod
-    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
-        """Add nodes, and score what follows each [n, drafted].
-
-        Args:
-            tokens: the target's ids [n].
-            depths: of the nodes; the pending token's is 0 [n].
-            parents: earlier nodes, or ROOT above the pending token.
-        """
-
-    @abstractmethod
-    def drop(self, first: int) -> None:
-        """Free the nodes from number `first` on."""
 
 
 class MarkovHead:
@@ -57,38 +39,6 @@ class MarkovHead:
         self.recurrent = markov.kind == "rnn"
         self.rank = markov.rank
 
-    def open(self, hidden: Tensor, logits: Tensor) -> MarkovBlock:
-        """Start a block with these outputs [positions, width] and logits [positions, drafted]."""
-        return MarkovBlock(self, hidden, logits)
-
-
-class MarkovBlock(PathBlock):
-    """A block's logits with the bias of each node's token."""
-
-    def __init__(self, head: MarkovHead, hidden: Tensor, logits: Tensor) -> None:
-        self._head = head
-        self._hidden = hidden
-        self._logits = logits
-        self._states = hidden.new_zeros((1, head.rank))
-        """A recurrent head's states: the one before the pending token, then the one after each node."""
-
-    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
-        head, before = self._head, F.embedding(tokens, self._head.before)  # [n, r]
-        if head.inner is not None:
-            hidden = self._hidden[depths]
-            if not head.recurrent:
-                before = torch.sigmoid(F.linear(torch.cat((hidden, before), -1), *head.inner)) * before
-            else:
-                state = self._states[[parent + 1 for parent in parents]]
-                gate, candidate, out = F.linear(torch.cat((state, before, hidden), -1), *head.inner).chunk(3, -1)
-                gate = torch.sigmoid(gate)
-                self._states = torch.cat((self._states, gate * state + (1 - gate) * torch.tanh(candidate)))
-                before = torch.tanh(out)
-        return self._logits[depths] + F.linear(before, head.after)
-
-    def drop(self, first: int) -> None:
-        self._states = self._states[: 1 + first]
-
 
 class SelectorHead:
     """DFlash 2's selector: scores a position's most probable tokens by the token before, and drafts no others.
@@ -105,32 +55,6 @@ class SelectorHead:
         self.projection = weights[f"{at}hidden_projection.weight"]
         self.candidates = selector.candidates
 
-    def open(self, hidden: Tensor, logits: Tensor) -> SelectorBlock:
-        """Start a block with these outputs [positions, width] and logits [positions, vocab]."""
-        return SelectorBlock(self, hidden, logits)
-
-
-class SelectorBlock(PathBlock):
-    """A block's candidates, with scores that depend on each node's token."""
-
-    def __init__(self, head: SelectorHead, hidden: Tensor, logits: Tensor) -> None:
-        self._head = head
-        self._vocabulary = logits.shape[-1]
-        candidates = logits.topk(min(head.candidates, self._vocabulary), -1)
-        self._scores = candidates.values  # [positions, k]
-        self._ids = candidates.indices
-        self._after = head.after[self._ids]  # [positions, k, r]
-        self._gates = F.linear(hidden, head.projection)  # [positions, r]
-
-    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
-        reads = F.embedding(tokens, self._head.before) * self._gates[depths]
-        scores = self._scores[depths] + torch.einsum("nr,nkr->nk", reads, self._after[depths])
-        out = torch.full((len(tokens), self._vocabulary), -torch.inf, dtype=scores.dtype, device=scores.device)
-        return out.scatter_(1, self._ids[depths], scores)
-
-    def drop(self, first: int) -> None:
-        pass  # nodes take no memory
-
 
 def path_head(weights: Mapping[str, Tensor], paths: Markov | Selector | None) -> MarkovHead | SelectorHead | None:
     """Build DSpark's or DFlash 2's head; None in plain DFlash."""
@@ -143,6 +67,69 @@ def path_head(weights: Mapping[str, Tensor], paths: Markov | Selector | None) ->
             return None
 
 
+class MarkovBlock:
+    """A block's logits, with the bias of each node's token. Nodes hang below the pending token, numbered in the order of
+    `follow`.
+
+    Args:
+        head: the drafter's.
+        hidden: outputs of the layers [positions, width].
+        logits: [positions, drafted].
+    """
+
+    def __init__(self, head: MarkovHead, hidden: Tensor, logits: Tensor) -> None:
+        self._head = head
+        self._hidden = hidden
+        self._logits = logits
+        self._states = hidden.new_zeros((1, head.rank))
+        """A recurrent head's states: the one before the pending token, then the one after each node."""
+
+    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
+        """Add nodes, and score what follows each [n, drafted].
+
+        Args:
+            tokens: the target's ids [n].
+            depths: of the nodes; the pending token's is 0 [n].
+            parents: earlier nodes, or ROOT above the pending token.
+        """
+        head, before = self._head, F.embedding(tokens, self._head.before)  # [n, r]
+        if head.inner is not None:
+            hidden = self._hidden[depths]
+            if not head.recurrent:
+                before = torch.sigmoid(F.linear(torch.cat((hidden, before), -1), *head.inner)) * before
+            else:
+                state = self._states[[parent + 1 for parent in parents]]
+                gate, candidate, out = F.linear(torch.cat((state, before, hidden), -1), *head.inner).chunk(3, -1)
+                gate = torch.sigmoid(gate)
+                self._states = torch.cat((self._states, gate * state + (1 - gate) * torch.tanh(candidate)))
+                before = torch.tanh(out)
+        return self._logits[depths] + F.linear(before, head.after)
+
+    def drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
+        self._states = self._states[: 1 + first]
+
+
+class SelectorBlock:
+    """A block's candidates, with scores that depend on each node's token. The arguments are those of `MarkovBlock`."""
+
+    def __init__(self, head: SelectorHead, hidden: Tensor, logits: Tensor) -> None:
+        self._head = head
+        self._vocabulary = logits.shape[-1]
+        candidates = logits.topk(min(head.candidates, self._vocabulary), -1)
+        self._scores = candidates.values  # [positions, k]
+        self._ids = candidates.indices
+        self._after = head.after[self._ids]  # [positions, k, r]
+        self._gates = F.linear(hidden, head.projection)  # [positions, r]
+
+    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
+        """Score what follows nodes (see `MarkovBlock.follow`)."""
+        reads = F.embedding(tokens, self._head.before) * self._gates[depths]
+        scores = self._scores[depths] + torch.einsum("nr,nkr->nk", reads, self._after[depths])
+        out = torch.full((len(tokens), self._vocabulary), -torch.inf, dtype=scores.dtype, device=scores.device)
+        return out.scatter_(1, self._ids[depths], scores)
+
+
 class PathMemory(PathBlockSession):
     """A session's block and the nodes below its pending token, for either runtime."""
 
@@ -151,12 +138,12 @@ class PathMemory(PathBlockSession):
 
     def __init__(self, context: int) -> None:
         super().__init__(context)
-        self._block: PathBlock | None = None
+        self._block: MarkovBlock | SelectorBlock | None = None
         self._depths: list[int] = []
         """The depth of each node; the pending token's is 0."""
 
     @abstractmethod
-    def _opened(self, token: int, count: int) -> PathBlock:
+    def _run_block(self, token: int, count: int) -> MarkovBlock | SelectorBlock:
         """Run the layers on a block behind a pending token (see `begin`)."""
 
     @abstractmethod
@@ -164,7 +151,7 @@ class PathMemory(PathBlockSession):
         """Spread logits [n, drafted] over the target's vocabulary [n, vocab]."""
 
     def begin(self, token: int, count: int) -> TorchScores:
-        self._block = guarded(lambda: self._opened(token, count), self.device)
+        self._block = guarded(lambda: self._run_block(token, count), self.device)
         self._depths = []
         return self.grow([token], [ROOT])
 
@@ -184,7 +171,7 @@ class PathMemory(PathBlockSession):
         return TorchScores(logits, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
 
     def drop(self, first: int) -> None:
-        if self._block is not None:
+        if isinstance(self._block, MarkovBlock):
             self._block.drop(first)
         del self._depths[first:]
 

@@ -1,7 +1,8 @@
-"""Loading of the MTP layer in a model's own checkpoint: one more layer, trained with the model to predict the token after the
-next. Of several, the first is used.
+"""The MTP layer in a model's own checkpoint: one more layer, trained with the model to predict the token after the next. A
+session (`eagle.EagleSession`) runs it again on its own output for the tokens after that. Of several, the first is used.
 
-DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437. transformers leaves these tensors in the file; here they
+DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437, section 2.2; Gloeckle et al., "Better & Faster Large
+Language Models via Multi-token Prediction" (2024), arXiv:2404.19737. transformers leaves these tensors in the file; here they
 become a layer of the model's own class, which reads an embedding next to the model's last state, after the final norm.
 """
 
@@ -9,23 +10,99 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache
 
 from ....errors import UserError, counted
 from ...hf.attention import NAME as ATTENTION
 from ...hf.attention import register
 from ...hf.model import TransformersModel
+from ...hf.slot_cache import KVSpec, SlotCache
+from ...transfer import on_device
 from ..base import HeadInfo, PathHead
 from ..eagle import EagleSession
 from ..layers import guarded, stored
 from .format import OUTSIDE, SHARED, MtpFormat, mtp_format
-from .network import MtpNetwork
+
+
+class MtpNetwork:
+    """The forward pass (as that of `EagleNetwork`).
+
+    Args:
+        module: the model, as transformers loads it.
+        block: the layer.
+        weights: the tensors before and after it (`format.OUTSIDE`).
+        embeddings: the model's table [vocab, width].
+        states_first: as `MtpFormat.states_first`.
+    """
+
+    whole = True
+
+    def __init__(
+        self, module: Any, block: nn.Module, weights: Mapping[str, Tensor], embeddings: Tensor, states_first: bool
+    ) -> None:
+        decoder_layer: Any = block
+        kind, epsilon = type(decoder_layer.input_layernorm), module.config.get_text_config(decoder=True).rms_norm_eps
+
+        def norm(name: str) -> nn.Module:
+            layer: nn.Module = kind(len(weights[name]), eps=epsilon)
+            layer.weight = nn.Parameter(weights[name], requires_grad=False)
+            return layer
+
+        self.device = embeddings.device
+        self.dtype = embeddings.dtype
+        self._enorm = norm("enorm.weight")
+        self._hnorm = norm("hnorm.weight")
+        self._norm = norm("shared_head.norm.weight")
+        self._fc = weights["eh_proj.weight"]
+        self._block = block
+        self._embeddings = embeddings
+        self._states_first = states_first
+        self._rotary = module.get_decoder().rotary_emb
+        self._logits = cast("Callable[[Tensor], Tensor]", module.get_output_embeddings())
+        probe = DynamicCache()
+        self._run(embeddings.new_zeros(2, embeddings.shape[1]), torch.arange(2, device=self.device)[None], None, probe)
+        cached: Any = probe.layers[0]
+        shapes = [(tensor.shape[1], tensor.shape[3]) for tensor in (cached.keys, cached.values)]
+        self.specs = [KVSpec(shapes[0], shapes[1], self.dtype, self.device)]
+
+    def features(self, states: Tensor) -> Tensor:
+        """Return the states, which the layer reads as they are."""
+        return states
+
+    def __call__(
+        self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Run one pass (see `EagleNetwork.__call__`)."""
+        embedded = self._enorm(F.embedding(on_device(tokens, self.device), self._embeddings))
+        parts = [embedded, self._hnorm(features)]
+        if self._states_first:
+            parts.reverse()
+        out = self._run(F.linear(torch.cat(parts, -1), self._fc), on_device(places, self.device)[None], mask, cache)
+        if last:
+            out = out[-1:]
+        return self._logits(out), out
+
+    def _run(self, hidden: Tensor, positions: Tensor, mask: Any, cache: Any) -> Tensor:
+        """Run the layer and the norm behind it [n, width]."""
+        around = self._rotary(hidden[None], position_ids=positions)
+        out = self._block(
+            hidden[None],
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            position_embeddings=around,
+        )
+        rows: Tensor = self._norm((out[0] if isinstance(out, tuple) else out)[0])
+        return rows
 
 
 def load_mtp(target: TransformersModel) -> PathHead | None:

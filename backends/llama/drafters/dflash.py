@@ -15,7 +15,7 @@ from ....errors import UserError
 from ...base import PREFILL_CHUNK
 from ...heads.base import BlockSession
 from ...heads.dflash.format import Selector
-from ...heads.dflash.paths import MarkovHead, PathBlock, PathMemory, SelectorHead
+from ...heads.dflash.paths import MarkovBlock, MarkovHead, PathMemory, SelectorBlock, SelectorHead
 from ...heads.gguf_format import GgufDFlashFormat
 from ...heads.layers import scattered
 from ...scores import TorchScores
@@ -95,13 +95,13 @@ class LlamaDFlashPathSession(LlamaDFlashSession, PathMemory):
         self._ids = ids
         self._vocabulary = loaded.weights.vocabulary
 
-    def _opened(self, token: int, count: int) -> PathBlock:
+    def _run_block(self, token: int, count: int) -> MarkovBlock | SelectorBlock:
         run, first = alive(self._run), self._format.first
         if isinstance(self._paths, SelectorHead):
             run.lib.llama_set_embeddings(run.handle, True)
             try:
                 logits = self.guess(token, count).logits
-                return self._paths.open(self._outputs(run)[first : first + count], logits)
+                return SelectorBlock(self._paths, self._outputs(run)[first : first + count], logits)
             finally:
                 run.lib.llama_set_embeddings(run.handle, False)
         logits = self.guess(token, count).logits
@@ -111,7 +111,7 @@ class LlamaDFlashPathSession(LlamaDFlashSession, PathMemory):
         likeliest = logits[:-1].argmax(-1)
         before = torch.cat((torch.tensor([token]), likeliest if self._ids is None else self._ids[likeliest]))
         logits = logits - self._paths.before[before] @ self._paths.after.T
-        return self._paths.open(logits.new_zeros((count, 1)), logits)
+        return MarkovBlock(self._paths, logits.new_zeros((count, 1)), logits)
 
     def _outputs(self, run: StatesContext) -> Tensor:
         """Copy the layers' outputs for the last block [block, width]."""
