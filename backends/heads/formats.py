@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ...errors import UserError, counted
-from .base import Kind
+from .base import HeadInfo, Kind
 
 IGNORED = ("t2d", "verifier_lm_head.weight", "verifier_norm.weight")
 """Tensors that only training needs."""
@@ -167,6 +167,11 @@ class Format(ABC):
         Raises:
             UserError: it is incomplete, or for another target; says what is wrong, and what to do.
         """
+
+    def describe(self, name: str, parameters: int, dtype: str, reading: Reading, note: str = "") -> HeadInfo:
+        """Collect the facts about the loaded drafter, with a note on how it was read."""
+        notes = (note,) if note else ()
+        return HeadInfo(name, self.kind, self.title, parameters, dtype, reading.taps, str(self.folder), notes)
 
     @property
     def borrows(self) -> bool:

@@ -147,19 +147,7 @@ def _build(
 ) -> PathHead | BlockHead | MedusaHead:
     """Build the drafter, under the reading that agrees most with its target."""
     vocabulary, size = target.info.vocabulary, sum(tensor.numel() for tensor in weights.values())
-
-    def describe(reading: Reading = readings[0], note: str = "") -> HeadInfo:
-        return HeadInfo(
-            name=name,
-            kind=format.kind,
-            title=format.title,
-            parameters=size,
-            dtype=str(lender.dtype).removeprefix("torch."),
-            taps=reading.taps,
-            path=str(format.folder),
-            notes=(note,) if note else (),
-        )
-
+    describe = partial(format.describe, name, size, str(lender.dtype).removeprefix("torch."))
     match format:
         case EagleFormat():
             eagle = EagleNetwork(format, weights, _parts(format, weights, lender, vocabulary))
@@ -169,7 +157,7 @@ def _build(
         case DFlashFormat():
             dflash = DFlashNetwork(format, weights, _parts(format, weights, lender, vocabulary))
             session = DFlashSession if dflash.paths is None else DFlashPathSession
-            return BlockHead(describe(), partial(session, dflash), format.positions)
+            return BlockHead(describe(readings[0]), partial(session, dflash), format.positions)
         case AssistantFormat():
             if not isinstance(target, TransformersModel):
                 raise UserError(
@@ -177,14 +165,14 @@ def _build(
                     "the assistant as a GGUF file, or load the target from a folder with safetensors."
                 )
             assistant = AssistantNetwork(format, weights, name, target)
-            return PathHead(describe(), partial(AssistantSession, assistant))
+            return PathHead(describe(readings[0]), partial(AssistantSession, assistant))
         case _:
             assert isinstance(format, MedusaFormat)
             ids = weights.ids
             for tensor, value in weights.items():
                 if ids is not None and tensor.endswith("lm_head.weight") and len(value) > len(ids):
                     weights[tensor] = value[ids]
-            return MedusaHead(describe(), format, weights, vocabulary)
+            return MedusaHead(describe(readings[0]), format, weights, vocabulary)
 
 
 def _scored_tokens(head: PathHead | BlockHead | MedusaHead, target: Model, width: int) -> int:

@@ -122,6 +122,9 @@ SEGMENT = re.compile(rf"{TAG.pattern}|.", re.DOTALL)
 Render = Callable[..., str]
 """Renders messages, with a flag whether the prompt for an answer follows, and variables; returns "" if the template refuses."""
 
+Effects = Mapping[tuple[str, Any], str]
+"""Variable and value → the prompt that it leads to."""
+
 CALL = {"id": "call00001", "type": "function", "function": {"name": "zqxtool", "arguments": {}}}
 RESULT = {"role": "tool", "tool_call_id": "call00001", "name": "zqxtool", "content": "zqxresult"}
 
@@ -153,8 +156,8 @@ def find_form(render: Render, tree: Any, always_set: Iterable[str] = ()) -> Form
     prompt = render(ask, True)
     if not prompt:
         return None
-    effects = _effects(render, proposals, {}, prompt)
-    carrier = _carrier(render, proposals, [{}, *map(dict, effects)])
+    effects = _effects(render, proposals, prompt)
+    carrier = _carrier(render, proposals, [{}, *({name: value} for name, value in effects)])
     tails = [_tail(render(ask, False), text) for text in dict.fromkeys([prompt, *effects.values()])]
     cut = next((cut for cut in proposals.cuts if carrier is None and _cuts(render, cut)), "")
     if carrier is not None:
@@ -178,7 +181,7 @@ def find_form(render: Render, tree: Any, always_set: Iterable[str] = ()) -> Form
         marks=(marks.open, marks.close),
         opened_by=openers.get(marks.state(prompt), "model"),
         carrier=name,
-        variables=tuple(sorted({*proposals.inputs, *(name for ((name, _),) in effects)})),
+        variables=tuple(sorted({*proposals.inputs, *(name for name, _ in effects)})),
     )
     form = Form(marks, info, words, shape)
     return replace(form, info=replace(info, kept=_kept(render, form)))
@@ -199,24 +202,21 @@ def _tail(base: str, prompt: str) -> str:
     return rest if rest == usual else rest[len(_common([rest, usual])) :]
 
 
-def _effects(
-    render: Render, proposals: Proposals, fixed: Mapping[str, Any], prompt: str
-) -> dict[tuple[tuple[str, Any], ...], str]:
-    """Map settings of one variable that change the prompt to the changed prompt. A text that has the effect of any text, or of
-    true, does not count."""
-    effects: dict[tuple[tuple[str, Any], ...], str] = {}
+def _effects(render: Render, proposals: Proposals, prompt: str) -> Effects:
+    """Find the values of single variables that change the prompt. A text that has the effect of any text, or of true, does not
+    count."""
+    effects: dict[tuple[str, Any], str] = {}
     for name in proposals.variables:
         about = ABOUT_THINKING.search(name)
-        any_text = render([_question(0)], True, **{**fixed, name: PROBE})
-        values: list[Any] = [True, False, *([0] if "budget" in name else []), *(proposals.words if about else ())]
+        any_text = render([_question(0)], True, **{name: PROBE})
         outcomes = [prompt]
-        for value in values:
-            text = render([_question(0)], True, **{**fixed, name: value})
+        for value in (True, False, *([0] if "budget" in name else []), *(proposals.words if about else ())):
+            text = render([_question(0)], True, **{name: value})
             if not text or text in outcomes or (isinstance(value, str) and text == any_text):
                 continue
             # A budget is a number of tokens, no switch with two positions.
             if not (isinstance(value, bool) and "budget" in name):
-                effects[((name, value),)] = text
+                effects[name, value] = text
                 outcomes += [text] if isinstance(value, bool) else []
     return effects
 
@@ -363,10 +363,10 @@ def _added(texts: Sequence[str]) -> Marks:
     return Marks()
 
 
-def _spoken(prompt: str, effects: Mapping[tuple[tuple[str, Any], ...], str]) -> Marks:
+def _spoken(prompt: str, effects: Effects) -> Marks:
     """Find marks that the prompt only describes to the model: pairs <x></x>, in the text that a switch adds, or always
     there."""
-    texts = [text[len(_common([text, prompt])) :] for ((name, _),), text in effects.items() if ABOUT_THINKING.search(name)]
+    texts = [text[len(_common([text, prompt])) :] for (name, _), text in effects.items() if ABOUT_THINKING.search(name)]
     texts.append("".join(tag for tag in _tags(prompt) if ABOUT_THINKING.search(tag)))
     for text in texts:
         pairs = [(one, two) for one, two in pairwise(_tags(text)) if two == f"</{one[1:]}"]
@@ -377,18 +377,18 @@ def _spoken(prompt: str, effects: Mapping[tuple[tuple[str, Any], ...], str]) -> 
 
 
 def _words(
-    render: Render, proposals: Proposals, effects: Mapping[tuple[tuple[str, Any], ...], str], prompt: str, marks: Marks
+    render: Render, proposals: Proposals, effects: Effects, prompt: str, marks: Marks
 ) -> tuple[dict[str, Mapping[str, Any]], str]:
     """Find the words that `think` accepts, with the variables for each, and the template's default."""
     state = marks.state(prompt)
     switches = [setting for setting, text in effects.items() if (marks.state(text) == "answer") != (state == "answer")]
     if not switches:  # it changes no mark, but words
-        switches = [setting for setting in effects if ABOUT_THINKING.search(setting[0][0]) and isinstance(setting[0][1], bool)]
+        switches = [setting for setting in effects if ABOUT_THINKING.search(setting[0]) and isinstance(setting[1], bool)]
     words: dict[str, Mapping[str, Any]] = {}
     default, switched_on = "", dict[str, Any]()
     if switches:
-        ((name, value),) = min(switches, key=_plainness)
-        changed = marks.state(effects[((name, value),)])
+        name, value = min(switches, key=_plainness)
+        changed = marks.state(effects[name, value])
         turns_on = changed != "answer" if (changed == "answer") != (state == "answer") else bool(value)
         words = {"off": {}, "on": {name: value}} if turns_on else {"off": {name: value}, "on": {}}
         default, switched_on = ("off", {name: value}) if turns_on else ("on", {})
@@ -403,9 +403,9 @@ def _words(
     return {word: words[word] for word in ("off", "on", *LEVELS) if word in words}, default
 
 
-def _plainness(setting: tuple[tuple[str, Any], ...]) -> tuple[bool, bool, bool, int]:
+def _plainness(setting: tuple[str, Any]) -> tuple[bool, bool, bool, int]:
     """Sort key of switches: the plainest is the one to use."""
-    ((name, value),) = setting
+    name, value = setting
     return not ABOUT_THINKING.search(name), not isinstance(value, bool), name != "enable_thinking", len(str(value))
 
 

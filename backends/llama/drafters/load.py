@@ -122,15 +122,7 @@ def load_gguf_head(format: GgufFormat, name: str, target: Model) -> Head:
     # The smallest context is enough, as only the target's tensors are used.
     shares = not format.reads_keys and any(tensor not in format.shapes for tensor in SHARED)
     other = Context(target_weights, target.runtime, PAD, 1, batch=1) if shares else None
-    info = HeadInfo(
-        name=name,
-        kind=format.kind,
-        title=format.title,
-        parameters=int(weights.lib.llama_model_n_params(weights.handle)),
-        dtype=file_type(weights),
-        taps=reading.taps,
-        path=str(format.folder),
-    )
+    info = format.describe(name, int(weights.lib.llama_model_n_params(weights.handle)), file_type(weights), reading)
     loaded, reads = Loaded(weights, target.runtime, other), len(reading.taps) * target_weights.width
     head: PathHead | BlockHead
     text = target.proof_ids(PREFIX + len(PARENTS))
