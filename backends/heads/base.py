@@ -1,17 +1,19 @@
-"""The contract between trained drafters and the methods that draft with them: Head, HeadSession. Imports no runtime."""
+"""Loaded drafters and the base classes of their sessions. Imports no runtime."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...errors import ContextFull, UserError
-from ..base import Scores, Session
+from ..base import Scores
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from .sessions import HeadSession
 
 Kind = Literal["eagle", "medusa", "dflash", "mtp"]
 """The method that a trained drafter is for."""
@@ -85,24 +87,27 @@ class PathHead(Head):
         return session
 
 
-class PositionHead(Head, ABC):
-    """A drafter that guesses several positions at once, independently of each other. It keeps no state."""
+class PositionHead(Head):
+    """A drafter that guesses several positions at once, independently of each other. It keeps no state. `weights` scores
+    positions; `positions` is the most that it guesses."""
 
-    positions: int
-    """Most positions that it guesses."""
+    def __init__(self, info: HeadInfo, weights: Callable[[Tensor, int, int], Scores], positions: int) -> None:
+        super().__init__(info, weights)
+        self.positions = positions
 
-    @abstractmethod
     def guess(self, state: Tensor, position: int, count: int) -> Scores:
         """Guess what follows the pending token.
 
         Args:
             state: the target's at the last evaluated token, which chose the pending one [1, taps × width].
             position: of the first token to guess.
-            count: how many positions to guess.
+            count: number of positions to guess.
 
         Returns:
             scores of these positions, a row each.
         """
+        scores: Scores = self.loaded()(state, position, count)
+        return scores
 
 
 class BlockHead(Head):
@@ -162,6 +167,9 @@ class DrafterMemory:
 class BlockSession(DrafterMemory, ABC):
     """A block drafter's session, which holds the target's states of the text."""
 
+    branching: ClassVar[bool] = False
+    """Whether its guesses depend on the token before, so that it is a `PathBlockSession`."""
+
     @abstractmethod
     def extend(self, states: Tensor) -> None:
         """Take in the target's states at the positions from `length` on [n, taps × width].
@@ -184,85 +192,3 @@ class BlockSession(DrafterMemory, ABC):
         Raises:
             UserError: there is not enough memory.
         """
-
-
-class PathBlockSession(BlockSession):
-    """A block session whose guesses also depend on the token before. *Nodes* hang below the pending token, node 0; the layers
-    run once per block, regardless of its nodes."""
-
-    @abstractmethod
-    def begin(self, token: int, count: int) -> Scores:
-        """Guess what follows a token, and free the nodes of the block before.
-
-        Args:
-            token: the pending one, at the position `length`; it becomes node 0.
-            count: how many positions behind it nodes may ask for.
-
-        Returns:
-            scores of the next position, one row.
-
-        Raises:
-            UserError: there is not enough memory.
-        """
-
-    @abstractmethod
-    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores:
-        """Add nodes less than `count` tokens deep, and score what follows each.
-
-        Args:
-            tokens: token id of each new node [n].
-            parents: for each a node that is there, counted from 0 in the order of adding [n].
-
-        Raises:
-            UserError: there is not enough memory; nothing has been added.
-        """
-
-    @abstractmethod
-    def drop(self, first: int) -> None:
-        """Free the nodes from number `first` on."""
-
-
-class HeadSession(DrafterMemory, ABC):
-    """The session of a drafter that drafts token by token.
-
-    It takes in *pairs*: pair i is the token at position i + 1 with the target's hidden states at position i, and predicts the
-    token at position i + 2. Below the last pair hang *nodes*: drafted tokens, each with its parent's output in place of the
-    target's states. So pairs are always computed from the target's own states.
-    """
-
-    branches: int | None = None
-    """Most leaves that its nodes may have; None for no limit."""
-
-    def follow(self, target: Session) -> None:
-        """Set the target's session, for a drafter that reads its keys and values. Call it before `extend`."""
-
-    @abstractmethod
-    def extend(self, tokens: Sequence[int], states: Tensor) -> Scores:
-        """Take in the next pairs, at least one; frees every node.
-
-        Args:
-            tokens: `tokens[i]` is the token at position `length` + 1 + i [n].
-            states: the target's states at the positions `length` + i [n, taps × width].
-
-        Returns:
-            scores after the last pair, one row.
-
-        Raises:
-            UserError: there is not enough memory; nothing has been taken in.
-        """
-
-    @abstractmethod
-    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores:
-        """Add nodes in one pass, and score each.
-
-        Args:
-            tokens: token id of each new node [n].
-            parents: for each a node of an earlier call, counted from 0 in the order of adding, or ROOT: the last pair [n].
-
-        Raises:
-            UserError: there is not enough memory; nothing has been added.
-        """
-
-    @abstractmethod
-    def drop(self, first: int) -> None:
-        """Free the nodes from number `first` on."""

@@ -22,9 +22,10 @@ from ..llama.model import LlamaModel
 from ..scores import TorchScores
 from .assistant.format import ORDERING, AssistantFormat
 from .assistant.network import AssistantNetwork, AssistantSession
-from .base import BlockHead, Head, HeadInfo, PathBlockSession, PathHead, PositionHead
+from .base import BlockHead, Head, PathHead, PositionHead
 from .dflash.format import UNUSED, DFlashFormat
 from .dflash.network import DFlashNetwork, DFlashPathSession, DFlashSession
+from .dflash.paths import PathBlockSession
 from .eagle import EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Config, Format, Reading, Target
@@ -32,37 +33,32 @@ from .layers import Parts, scattered, stored
 from .medusa_format import MedusaFormat
 
 
-class MedusaHead(PositionHead):
-    """Loaded Medusa heads.
+class MedusaNetwork:
+    """The forward pass of Medusa heads.
 
     Args:
-        info: facts for the interface.
         format: their format.
         weights: their tensors, on one device and of one type.
         vocabulary: size of the target's vocabulary.
     """
 
-    def __init__(self, info: HeadInfo, format: MedusaFormat, weights: NamedTensors, vocabulary: int) -> None:
-        super().__init__(info, weights)
-        self._blocks = format.blocks
-        self._ids = weights.ids
+    def __init__(self, format: MedusaFormat, weights: NamedTensors, vocabulary: int) -> None:
+        self._format = format
+        self._weights = weights
         self._vocabulary = vocabulary
-        self.positions = format.heads
 
-    def guess(self, state: Tensor, position: int, count: int) -> TorchScores:
-        weights: NamedTensors = self.loaded()
+    def __call__(self, state: Tensor, position: int, count: int) -> TorchScores:
+        weights, rows = self._weights, []
         with torch.inference_mode():
             weight = next(iter(weights.values()))
-            state, rows = state.to(weight.device, weight.dtype), []
+            state = state.to(weight.device, weight.dtype)
             for head in range(count):
                 hidden = state
-                for at in (f"{head}.{block}" for block in range(self._blocks)):
-                    block = weights[f"{at}.weight"]
-                    hidden = hidden + F.silu(F.linear(hidden, block, weights.get(f"{at}.bias")))
+                for at in (f"{head}.{block}" for block in range(self._format.blocks)):
+                    hidden = hidden + F.silu(F.linear(hidden, weights[f"{at}.weight"], weights.get(f"{at}.bias")))
                 name = f"{head}.lm_head.weight"
-                lm_head = weights[name if name in weights else "lm_head.weight"]
-                rows.append(F.linear(hidden, lm_head))
-            logits = scattered(torch.cat(rows), self._ids, self._vocabulary)
+                rows.append(F.linear(hidden, weights[name if name in weights else "lm_head.weight"]))
+            logits = scattered(torch.cat(rows), weights.ids, self._vocabulary)
         return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))
 
 
@@ -144,7 +140,7 @@ def load_head(format: Format, name: str, target: Model) -> Head:
 
 def _build(
     format: Format, name: str, target: Model, lender: Lender, weights: NamedTensors, readings: list[Reading]
-) -> PathHead | BlockHead | MedusaHead:
+) -> PathHead | BlockHead | PositionHead:
     """Build the drafter, under the reading that agrees most with its target."""
     vocabulary, size = target.info.vocabulary, sum(tensor.numel() for tensor in weights.values())
     describe = partial(format.describe, name, size, str(lender.dtype).removeprefix("torch."))
@@ -172,10 +168,10 @@ def _build(
             for tensor, value in weights.items():
                 if ids is not None and tensor.endswith("lm_head.weight") and len(value) > len(ids):
                     weights[tensor] = value[ids]
-            return MedusaHead(describe(readings[0]), format, weights, vocabulary)
+            return PositionHead(describe(readings[0]), MedusaNetwork(format, weights, vocabulary), format.heads)
 
 
-def _scored_tokens(head: PathHead | BlockHead | MedusaHead, target: Model, width: int) -> int:
+def _scored_tokens(head: PathHead | BlockHead | PositionHead, target: Model, width: int) -> int:
     """Draft after two tokens with states of zeros; return the size of the vocabulary that is scored."""
     states = torch.zeros((2, len(head.info.taps) * width))
     scores: Any
@@ -191,7 +187,7 @@ def _scored_tokens(head: PathHead | BlockHead | MedusaHead, target: Model, width
                 block.extend(states)
                 guess = block.begin if isinstance(block, PathBlockSession) else block.guess
                 scores = guess(0, head.positions)
-        case MedusaHead():
+        case PositionHead():
             scores = head.guess(states[:1], 2, head.positions)
     return int(scores.logits.shape[-1])
 

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ...errors import UserError
-from ..base import PREFILL_CHUNK, ROOT
+from ..base import PREFILL_CHUNK, ROOT, Session
 from ..best import Fetcher
 from ..hf.masks import Reach, tree_mask
 from ..scores import TorchScores
 from ..transfer import on_device
-from .base import HeadSession
+from .base import DrafterMemory
 from .layers import guarded
 
 
-class OutputSession(HeadSession):
-    """A session that keeps the output of the last pair and of each node, from which its children are drafted. Subclasses run
-    the passes.
+class HeadSession(DrafterMemory, ABC):
+    """The session of a drafter that drafts token by token. Subclasses run the passes.
+
+    It takes in *pairs*: pair i is the token at position i + 1 with the target's hidden states at position i, and predicts the
+    token at position i + 2. Below the last pair hang *nodes*: drafted tokens, each with its parent's output in place of the
+    target's states. So pairs are always computed from the target's own states.
 
     Args:
         context: most pairs and nodes together.
         device: of the logits.
     """
+
+    branches: int | None = None
+    """Most leaves that its nodes may have; None for no limit."""
 
     def __init__(self, context: int, device: torch.device) -> None:
         super().__init__(context)
@@ -38,7 +44,22 @@ class OutputSession(HeadSession):
         self._outputs = torch.empty(0)
         """Outputs of the last pair and of each node [1 + nodes, …]."""
 
+    def follow(self, target: Session) -> None:
+        """Set the target's session, for a drafter that reads its keys and values. Call it before `extend`."""
+
     def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
+        """Take in the next pairs, at least one; frees every node.
+
+        Args:
+            tokens: `tokens[i]` is the token at position `length` + 1 + i [n].
+            states: the target's states at the positions `length` + i [n, taps × width].
+
+        Returns:
+            scores after the last pair, one row.
+
+        Raises:
+            UserError: there is not enough memory; nothing has been taken in.
+        """
         if not len(tokens) == len(states) > 0:
             raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
         self.check_room(len(tokens))
@@ -60,6 +81,15 @@ class OutputSession(HeadSession):
         return self._fetcher.scores(logits, best, (0,), (self.length + 1,))
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
+        """Add nodes, and score each.
+
+        Args:
+            tokens: token id of each new node [n].
+            parents: for each a node of an earlier call, counted from 0 in the order of adding, or ROOT: the last pair [n].
+
+        Raises:
+            UserError: there is not enough memory; nothing has been added.
+        """
         living = len(self._depths)
         if any(not ROOT <= parent < living for parent in parents) or not self.length:
             raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
@@ -98,6 +128,7 @@ class OutputSession(HeadSession):
         """Run a pass over new nodes, given their parents' outputs [n, …]; return logits [n, vocab] and outputs [n, …]."""
 
     def drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
         del self._depths[first:]
         self._outputs = self._outputs[: 1 + first]
 
@@ -106,7 +137,7 @@ class OutputSession(HeadSession):
         super().rewind(length)
 
 
-class SlotSession(OutputSession):
+class SlotSession(HeadSession):
     """A session with each pair in the slot of its number and nodes behind.
 
     Args:
@@ -138,7 +169,7 @@ class SlotSession(OutputSession):
         del self._bits[first:]
 
 
-class TextOnlySession(OutputSession):
+class TextOnlySession(HeadSession):
     """The session of an assistant, which has no cache: its nodes attend to the text, never to each other."""
 
     @abstractmethod

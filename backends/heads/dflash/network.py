@@ -24,7 +24,7 @@ from ...scores import TorchScores
 from ..base import BlockSession
 from ..layers import Modules, Parts, guarded
 from .format import DFlashFormat, Selector, View
-from .paths import MarkovBlock, PathMemory, SelectorBlock, SelectorHead, path_head
+from .paths import MarkovBlock, PathBlockSession, SelectorBlock, SelectorHead, path_head
 
 
 class Convolution:
@@ -228,7 +228,7 @@ class DFlashSession(BlockSession):
         self._cache = SlotCache((), 0)
 
 
-class DFlashPathSession(DFlashSession, PathMemory):
+class DFlashPathSession(DFlashSession, PathBlockSession):
     """A session of a drafter whose guesses depend on the token before."""
 
     def __init__(self, network: DFlashNetwork, context: int) -> None:

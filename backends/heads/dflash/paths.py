@@ -16,7 +16,7 @@ from torch import Tensor
 from ...base import ROOT
 from ...scores import TorchScores
 from ...transfer import on_device
-from ..base import PathBlockSession
+from ..base import BlockSession
 from ..layers import guarded
 from .format import Markov, Selector
 
@@ -130,9 +130,11 @@ class SelectorBlock:
         return out.scatter_(1, self._ids[depths], scores)
 
 
-class PathMemory(PathBlockSession):
-    """A session's block and the nodes below its pending token, for either runtime."""
+class PathBlockSession(BlockSession):
+    """A block session whose guesses also depend on the token before. *Nodes* hang below the pending token, node 0; the layers
+    run once per block, regardless of its nodes."""
 
+    branching = True
     device = torch.device("cpu")
     """Device of the block's outputs."""
 
@@ -151,11 +153,32 @@ class PathMemory(PathBlockSession):
         """Spread logits [n, drafted] over the target's vocabulary [n, vocab]."""
 
     def begin(self, token: int, count: int) -> TorchScores:
+        """Guess what follows a token, and free the nodes of the block before.
+
+        Args:
+            token: the pending one, at the position `length`; it becomes node 0.
+            count: number of positions behind it that nodes may ask for.
+
+        Returns:
+            scores of the next position, one row.
+
+        Raises:
+            UserError: there is not enough memory.
+        """
         self._block = guarded(lambda: self._run_block(token, count), self.device)
         self._depths = []
         return self.grow([token], [ROOT])
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
+        """Add nodes less than `count` tokens deep, and score what follows each.
+
+        Args:
+            tokens: token id of each new node [n].
+            parents: for each an existing node, counted from 0 in the order of adding [n].
+
+        Raises:
+            UserError: there is not enough memory; nothing has been added.
+        """
         block, living = self._block, len(self._depths)
         if block is None or any(not ROOT <= parent < living for parent in parents):
             raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
@@ -171,6 +194,7 @@ class PathMemory(PathBlockSession):
         return TorchScores(logits, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
 
     def drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
         if isinstance(self._block, MarkovBlock):
             self._block.drop(first)
         del self._depths[first:]

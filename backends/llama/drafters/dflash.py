@@ -15,7 +15,7 @@ from ....errors import UserError
 from ...base import PREFILL_CHUNK
 from ...heads.base import BlockSession
 from ...heads.dflash.format import Selector
-from ...heads.dflash.paths import MarkovBlock, MarkovHead, PathMemory, SelectorBlock, SelectorHead
+from ...heads.dflash.paths import MarkovBlock, MarkovHead, PathBlockSession, SelectorBlock, SelectorHead
 from ...heads.gguf_format import GgufDFlashFormat
 from ...heads.layers import scattered
 from ...scores import TorchScores
@@ -76,7 +76,7 @@ class LlamaDFlashSession(BlockSession):
         self.length = 0
 
 
-class LlamaDFlashPathSession(LlamaDFlashSession, PathMemory):
+class LlamaDFlashPathSession(LlamaDFlashSession, PathBlockSession):
     """A session of a drafter whose guesses depend on the token before: llama.cpp runs the layers, and what follows each node is
     scored here, as llama.cpp itself follows a single path only.
 

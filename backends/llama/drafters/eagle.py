@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...base import ROOT
-from ...heads.sessions import OutputSession
+from ...heads.sessions import HeadSession
 from ..context import alive
 from ..options import sequences
 from ..sequences import LeafNode, Sequences
@@ -20,7 +20,7 @@ from ..session import Cells, Nothing
 from .context import Loaded, PathContext, opened
 
 
-class LlamaEagleSession(OutputSession):
+class LlamaEagleSession(HeadSession):
     """One conversation with an EAGLE-3 head or an MTP layer."""
 
     def __init__(self, loaded: Loaded, context: int) -> None:

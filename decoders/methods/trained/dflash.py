@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
+from typing import TYPE_CHECKING
 
 from ....backends.base import Scores
-from ....backends.heads.base import BlockHead, BlockSession, PathBlockSession
+from ....backends.heads.base import BlockHead, BlockSession
 from ....errors import shell_line
 from ....option import option
 from ... import needs
@@ -19,6 +20,9 @@ from ...parts.growth import Grower, Growth
 from ...parts.position_tree import position_tree
 from ...parts.proposers import Proposer
 from ...tree import Tree
+
+if TYPE_CHECKING:
+    from ....backends.heads.dflash.paths import PathBlockSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +161,5 @@ class DFlash(Grower):
         if self.name not in self._proposers or self._proposers[self.name].head is not head:
             self.close()
             session = head.open(context.session.context)
-            if isinstance(session, PathBlockSession):
-                self._proposers = {self.name: PathBlocks(head, session)}
-            else:
-                self._proposers = {self.name: HeadBlocks(head, session)}
+            self._proposers = {self.name: (PathBlocks if session.branching else HeadBlocks)(head, session)}
         return self._proposers

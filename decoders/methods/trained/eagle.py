@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from ....backends.base import PREFILL_CHUNK, ROOT, Scores
-from ....backends.heads.base import Head, HeadSession, PathHead
+from ....backends.heads.base import Head, PathHead
 from ....option import option
 from ... import needs
 from ...base import Context, Elsewhere, Verified
@@ -56,7 +56,7 @@ class HeadProposer(Proposer):
 
     def __init__(self, head: PathHead, context: int) -> None:
         super().__init__()
-        self.session: HeadSession = head.open(context)
+        self.session = head.open(context)
         self._text = Following()
 
     @property

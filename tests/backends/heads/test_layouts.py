@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specchat.backends import ROOT, UserError
-from specchat.backends.heads.base import Head, HeadSession
+from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
+from specchat.backends.heads.sessions import HeadSession
 from specchat.backends.llama.drafters.load import load_gguf_mtp
 from specchat.decoders import Conversation, Generation
 
