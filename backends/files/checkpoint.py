@@ -78,7 +78,7 @@ def check_folder(folder: Path) -> list[Path]:
         if pickles := sorted(str(file) for pattern in PICKLES for file in folder.glob(pattern)):
             raise UserError(
                 f"{folder} has only pickled weights, which can run code when opened, so specchat does not open them. Convert "
-                f"them once: {shell_line('python', '-c', UNPICKLE.format(files=pickles))}"
+                f"them once with `{shell_line('python', '-c', UNPICKLE.format(files=pickles))}`."
             )
         raise UserError(f"{folder} has no weights (*.safetensors). Download the model again.")
     for file in files:
