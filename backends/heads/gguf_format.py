@@ -47,7 +47,7 @@ class GgufFormat(Format):
         return _integer(self.folder, self.header, f"{self.header.architecture}.{key}", least=1)
 
     def taps(self, name: str, target: Target) -> tuple[int, ...]:
-        """Read the layers whose inputs it reads.
+        """Read the layers whose inputs it reads (`target_layers`).
 
         Raises:
             UserError: none are listed, or the target does not have them.
@@ -67,7 +67,6 @@ class GgufEagleFormat(GgufFormat):
     kind: ClassVar[Kind] = "eagle"
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
-        """The one reading: `target_layers` counts layers' inputs (see `Format.fitting`)."""
         self.check_vocabulary(name, target)
         self.check_width(name, target, self.figure("target_hidden_size"))
         taps = self.taps(name, target)
@@ -96,7 +95,6 @@ class GgufDFlashFormat(Blocks, GgufFormat):
     """Soft cap of the logits, which llama.cpp does not apply itself; 0 for none."""
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
-        """The one reading: `target_layers` counts layers' inputs (see `Format.fitting`)."""
         self.check_vocabulary(name, target)
         self.check_width(name, target, self.figure("embedding_length"))
         taps = self.taps(name, target)
@@ -112,7 +110,6 @@ class GgufAssistantFormat(GgufFormat):
     reads_keys: ClassVar[bool] = True
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
-        """The one reading: llama.cpp lets it draft from the pending token's position only."""
         self.check_vocabulary(name, target)
         self.check_width(name, target, self.figure("embedding_length_out"))
         return [Reading((target.layers,))]

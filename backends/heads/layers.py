@@ -3,8 +3,7 @@ for too little memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,26 +120,13 @@ def scattered(logits: Tensor, ids: Tensor | None, vocabulary: int) -> Tensor:
     return every.index_copy_(1, ids, logits)
 
 
-@contextmanager
-def stored(names: Mapping[str, tuple[Path, str]]) -> Iterator[Callable[[str], Tensor]]:
-    """Open safetensors files for a block, and yield a function that reads a tensor by its key in `names`.
-
-    Args:
-        names: key → the tensor's file and its name there.
-    """
+def read_tensor(file: Path, name: str) -> Tensor:
+    """Read a tensor from a safetensors file."""
     from safetensors import safe_open
 
-    with ExitStack() as stack:
-        files: dict[Path, Any] = {}
-
-        def read(name: str) -> Tensor:
-            file, theirs = names[name]
-            if file not in files:
-                files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))
-            tensor: Tensor = files[file].get_tensor(theirs)
-            return tensor
-
-        yield read
+    with safe_open(str(file), framework="pt", device="cpu") as tensors:
+        tensor: Tensor = tensors.get_tensor(name)
+        return tensor
 
 
 def guarded(run: Callable[[], T], device: torch.device) -> T:

@@ -29,7 +29,7 @@ from .dflash.paths import PathBlockSession
 from .eagle import EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Config, Format, Reading, Target
-from .layers import Parts, scattered, stored
+from .layers import Parts, read_tensor, scattered
 from .medusa_format import MedusaFormat
 
 
@@ -266,17 +266,16 @@ def _layer_config(format: EagleFormat | DFlashFormat) -> Any:
 def _read(format: Format, name: str, target: Model, lender: Lender) -> NamedTensors:
     """Read the tensors that drafting needs, in the target's type."""
     tensors: dict[str, Tensor] = {}
-    with stored(format.names) as read:
-        for ours in format.names:
-            if ours in (*IGNORED, *UNUSED) or "rotary_emb" in ours:
-                continue
-            tensor = read(ours)
-            if (ours in INTEGERS) == tensor.is_floating_point():
-                kind = str(tensor.dtype).removeprefix("torch.")
-                raise UserError(f"{name} has {ours} in {kind}, which specchat cannot use. Use a drafter that is not quantized.")
-            if ours not in INTEGERS and not bool(torch.isfinite(tensor.float()).all()):
-                raise UserError(f"{name} is damaged: {ours} holds numbers that are none (NaN or infinite). Download it again.")
-            tensors[ours] = tensor.to(lender.device, torch.int64 if ours in INTEGERS else lender.dtype)
+    for ours, place in format.names.items():
+        if ours in (*IGNORED, *UNUSED) or "rotary_emb" in ours:
+            continue
+        tensor = read_tensor(*place)
+        if (ours in INTEGERS) == tensor.is_floating_point():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise UserError(f"{name} has {ours} in {kind}, which specchat cannot use. Use a drafter that is not quantized.")
+        if ours not in INTEGERS and not bool(torch.isfinite(tensor.float()).all()):
+            raise UserError(f"{name} is damaged: {ours} holds numbers that are none (NaN or infinite). Download it again.")
+        tensors[ours] = tensor.to(lender.device, torch.int64 if ours in INTEGERS else lender.dtype)
     table = next((table for table in TABLES if table in tensors), None)
     if table is None:
         return NamedTensors(tensors, None)

@@ -28,7 +28,7 @@ from ...hf.slot_cache import KVSpec, SlotCache
 from ...transfer import on_device
 from ..base import HeadInfo, PathHead
 from ..eagle import EagleSession
-from ..layers import guarded, stored
+from ..layers import guarded, read_tensor
 from .format import OUTSIDE, SHARED, MtpFormat, mtp_format
 
 
@@ -184,34 +184,33 @@ def _read(
     """
     left = set(names) - set(SHARED)
     out: dict[str, Tensor] = {}
-    with stored(names) as read:
 
-        def one(name: str) -> Tensor:
-            if name not in names:
-                raise UserError(
-                    f"The MTP layer of {model} is missing the tensor {name}. Download the model again, or use another method."
-                )
-            left.discard(name)
-            tensor = read(name)
-            if not tensor.is_floating_point() or not bool(torch.isfinite(tensor.float()).all()):
-                raise UserError(
-                    f"The MTP layer of {model} is damaged or quantized: {name} holds no plain numbers. Use another method."
-                )
-            return tensor.to(device, dtype)
+    def read(name: str) -> Tensor:
+        if name not in names:
+            raise UserError(
+                f"The MTP layer of {model} is missing the tensor {name}. Download the model again, or use another method."
+            )
+        left.discard(name)
+        tensor = read_tensor(*names[name])
+        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor.float()).all()):
+            raise UserError(
+                f"The MTP layer of {model} is damaged or quantized: {name} holds no plain numbers. Use another method."
+            )
+        return tensor.to(device, dtype)
 
-        for name, shape in shapes.items():
-            stacked = re.fullmatch(r"(.*\.experts)\.(gate_up_proj|down_proj)", name) if name not in names else None
-            if stacked:
-                parts = ("gate_proj", "up_proj") if stacked[2] == "gate_up_proj" else ("down_proj",)
-                experts = range(shape[0])
-                out[name] = torch.stack([torch.cat([one(f"{stacked[1]}.{e}.{p}.weight") for p in parts]) for e in experts])
-            else:
-                out[name] = one(name)
-            if tuple(out[name].shape) != shape:
-                raise UserError(
-                    f"The MTP layer of {model} does not fit it: {name} has the shape {list(out[name].shape)} instead of "
-                    f"{list(shape)}. Download the model again, or use another method."
-                )
+    for name, shape in shapes.items():
+        stacked = re.fullmatch(r"(.*\.experts)\.(gate_up_proj|down_proj)", name) if name not in names else None
+        if stacked:
+            parts = ("gate_proj", "up_proj") if stacked[2] == "gate_up_proj" else ("down_proj",)
+            experts = (torch.cat([read(f"{stacked[1]}.{e}.{part}.weight") for part in parts]) for e in range(shape[0]))
+            out[name] = torch.stack(list(experts))
+        else:
+            out[name] = read(name)
+        if tuple(out[name].shape) != shape:
+            raise UserError(
+                f"The MTP layer of {model} does not fit it: {name} has the shape {list(out[name].shape)} instead of "
+                f"{list(shape)}. Download the model again, or use another method."
+            )
     if left:
         raise UserError(
             f"The MTP layer of {model} has {counted(len(left), 'tensor')} that specchat does not know, such as {min(left)}. "
