@@ -20,7 +20,6 @@ from ...heads.base import BlockHead, BlockSession, Head, HeadInfo, PathHead
 from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
 from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
-from ...heads.sessions import TextOnlySession
 from ...options import pip_command
 from ...rounding import PREFIX
 from ..context import PAD, Context, Weights
@@ -28,51 +27,8 @@ from ..hidden_states import next_states
 from ..library import library
 from ..model import LlamaModel, file_type
 from ..proof import TOLERANCE, difference
-from ..session import LlamaSession
 from ..trial import works
-from .context import Loaded, PathContext, opened
-from .dflash import LlamaDFlashPathSession, LlamaDFlashSession
-from .eagle import LlamaEagleSession
-
-HOLDER = 1
-"""The bit of the target's first sequence, which holds the text and nothing else."""
-
-
-class LlamaAssistantSession(TextOnlySession):
-    """An assistant's session, with a context that reads the cache of the target's session.
-
-    Args:
-        loaded: the assistant.
-        width: of the target's states.
-        context: most tokens.
-    """
-
-    def __init__(self, loaded: Loaded, width: int, context: int) -> None:
-        super().__init__(context, torch.device("cpu"))
-        self._loaded = loaded
-        self._width = width
-        self._run: PathContext | None = None
-
-    def follow(self, target: Session) -> None:
-        assert isinstance(target, LlamaSession)
-        weights, runtime = self._loaded.weights, self._loaded.runtime
-
-        def make(other: Context) -> PathContext:
-            size = target.context
-            return opened(lambda: PathContext(weights, runtime, size, other.rows, self._width, other, mtp=True), size)
-
-        self._run = target.reader(weights, make)
-        self.chunk = self._run.rows
-
-    def _step(self, tokens: Sequence[int], states: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        assert self._run is not None, "follow comes first"
-        # All nodes are at the pending token's position; none stays in the cache.
-        return self._run.decode_beside(tokens, states, [length] * len(tokens), [HOLDER] * len(tokens))
-
-    def close(self) -> None:
-        super().close()
-        self._run = None
-
+from .sessions import LlamaAssistantSession, LlamaDFlashPathSession, LlamaDFlashSession, LlamaEagleSession, Loaded
 
 SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter without them uses from its target."""
