@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from specchat.backends import Message, Model, UserError
-from specchat.backends.grammars.constraint import Constraint, grammar, json_object, json_schema, parse_constraint, regex
+from specchat.backends.grammars.constraint import Constraint, parse_constraint
 from specchat.backends.grammars.matcher import Matcher
 from specchat.backends.remote.bodies import ServerRequest, build_body
 from specchat.backends.remote.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
 from specchat.backends.remote.identify import Served
 from specchat.engine.messages import Generate
 from specchat.engine.remote import make_server_request
+
+from ..fakes.constraints import grammar, json_object, json_schema, regex
 
 S, I, N, B = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}  # noqa: E741
 

@@ -13,7 +13,7 @@ from specchat.backends import Model, UserError
 from specchat.backends.chat_template import Template
 from specchat.backends.thinking.form import TAG, Marks
 from specchat.backends.thinking.split import Splitter, compile_rules, units
-from specchat.backends.thinking.thoughts import from_response_template, from_vocabulary
+from specchat.backends.thinking.thoughts import from_vocabulary
 from specchat.decoders import Conversation, Generation, Stops, encode_prompt
 from specchat.decoders.step import StepRecord
 from specchat.engine.lanes import Lanes
@@ -248,21 +248,11 @@ def test_no_template_can_fail_a_load(source: str, monkeypatch: pytest.MonkeyPatc
     assert template(source).form is None
 
 
-def test_marks_that_only_the_vocabulary_or_the_checkpoint_tells() -> None:
+def test_marks_that_only_the_vocabulary_tells() -> None:
     thinking = from_vocabulary({"<think>": 7, "</think>": 8, "<|end|>": 9})
     assert thinking is not None
     assert thinking.info.marks == ("<think>", "</think>")
     assert from_vocabulary({"<think>": 7, "<|end|>": 9}) is None
-    spec = {
-        "fields": {
-            "reasoning_content": {"open": "<|channel>thought\n", "close": "<channel|>", "content": "text"},
-            "content": {"close": "<turn|>", "content": "text"},
-        }
-    }
-    thinking = from_response_template(spec)
-    assert thinking is not None
-    assert (thinking.info.marks, thinking.marks.before) == (("<|channel>thought", "<channel|>"), "\n")
-    assert from_response_template(None) is from_response_template({"fields": {"content": {}}}) is None
 
 
 QWEN = Marks(open="<think>", close="</think>", finish="<|im_end|>", before="\n", after="\n", gap="\n\n")

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from specchat.backends import LoadOptions, Model, Sampling, load_model
-from specchat.backends.grammars.constraint import Constraint, regex
+from specchat.backends.grammars.constraint import Constraint
 from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.hf.graphs.graphs import Rerun
@@ -25,6 +25,7 @@ from specchat.decoders.registry import methods, unavailable
 
 from ..cases import FULL
 from ..fakes.answers import one_by_one
+from ..fakes.constraints import regex
 from ..fakes.drafters import gguf_heads, heads
 from ..fakes.drafters.mtp_files import FAMILIES, Family, mtp_target
 from ..fakes.models import gemma

@@ -256,7 +256,7 @@ BROKEN: dict[str, tuple[Breaks, str]] = {
     "no weights": (without(WEIGHTS), "no weights"),
     "truncated": (lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]), "incomplete"),
     "cut in the header": (weights(b"\x10\0\0"), "incomplete"),
-    "pickles only": (pickled, "only pickled weights.*save_pretrained"), "no tokenizer": (without("*token*"), "no tokenizer"),
+    "pickles only": (pickled, "only pickled weights.*weights_only"), "no tokenizer": (without("*token*"), "no tokenizer"),
     "tokenizer not JSON": (holding("tokenizer.json", "{"), "cannot be read"),
     "tensor missing": (lacking, "missing 1 tensor.*layers.1.mlp.up_proj"),
     "shard missing": (shards_missing, "is missing 2 of 2 weight files"),

@@ -19,13 +19,14 @@ import jsonschema
 import pytest
 
 from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
-from specchat.backends.grammars.constraint import Constraint, json_schema, regex
+from specchat.backends.grammars.constraint import Constraint
 from specchat.backends.hf.graphs.graphs import Rerun
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.decoders import Acceptance, Conversation, Generation, Stops, encode_prompt
 
 from ...cases import FULL
 from ...fakes.answers import answered, one_by_one
+from ...fakes.constraints import json_schema, regex
 from ...fakes.models.llama_tiny import needs_llama, tiny_folder
 from ...fakes.models.thinkers import ANSWER, FAMILIES, THOUGHT, UNSAID, thinker
 from ...fakes.models.tokenizers import metaspace, raw
