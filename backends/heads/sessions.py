@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ...errors import UserError
 from ..base import PREFILL_CHUNK, ROOT, Session
 from ..best import Fetcher
 from ..hf.masks import Reach, tree_mask
@@ -30,6 +30,8 @@ class HeadSession(DrafterMemory, ABC):
         device: of the logits.
     """
 
+    caches: ClassVar[bool] = True
+    """Whether each pair has a row in a cache; without one a pass needs the last pair only."""
     branches: int | None = None
     """Most leaves that its nodes may have; None for no limit."""
 
@@ -67,15 +69,16 @@ class HeadSession(DrafterMemory, ABC):
         before = self.length
 
         def run() -> tuple[Tensor, Tensor | None]:
-            for start in range(0, len(tokens), self.chunk):
-                part = tokens[start : start + self.chunk]
+            chunk = self.chunk if self.caches else len(tokens)
+            for start in range(0, len(tokens), chunk):
+                part = tokens[start : start + chunk]
                 logits, self._outputs = self._take(part, states[start : start + len(part)])
                 self.length += len(part)
             return self._fetcher.start(logits)
 
         try:
             logits, best = guarded(run, self.device)
-        except UserError:
+        except BaseException:
             self.rewind(before)
             raise
         return self._fetcher.scores(logits, best, (0,), (self.length + 1,))
@@ -111,7 +114,7 @@ class HeadSession(DrafterMemory, ABC):
 
         try:
             logits, best = guarded(run, self.device)
-        except UserError:
+        except BaseException:
             self.drop(living)
             raise
         nodes = tuple(range(living, living + len(tokens)))
@@ -171,6 +174,8 @@ class SlotSession(HeadSession):
 
 class TextOnlySession(HeadSession):
     """The session of an assistant, which has no cache: its nodes attend to the text, never to each other."""
+
+    caches = False
 
     @abstractmethod
     def _step(self, tokens: Sequence[int], states: Tensor, length: int) -> tuple[Tensor, Tensor]:
