@@ -57,7 +57,7 @@ Record = tuple[list[int], list[int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Goal:
     """A figure with its target."""
 
     part: str
@@ -75,13 +75,13 @@ class Row:
 
 
 ROWS = (
-    Row("passes", "roofline", "plain decoding, share of what the memory's bandwidth allows", 0.8, form="{:.0%}"),
-    Row("passes", "ratio_16", "a pass over 16 nodes, beside one over 1", 1.15, least=False),
-    Row("passes", "ratio_64", "a pass over 64 nodes, beside one over 1", 1.5, least=False),
-    Row("generate", "ratio", "plain decoding beside transformers' `generate`", 3.0),
-    Row("static", "ratio", "plain decoding beside its compiled static cache", 1.0),
-    Row("replay", "lookup", "reference prompt lookup on the transcripts, beside plain decoding", 2.4),
-    Row("replay", "fusion", "our best method without a model (fusion) on them, beside reference lookup", 1.3),
+    Goal("passes", "roofline", "plain decoding, share of what the memory's bandwidth allows", 0.8, form="{:.0%}"),
+    Goal("passes", "ratio_16", "a pass over 16 nodes, beside one over 1", 1.15, least=False),
+    Goal("passes", "ratio_64", "a pass over 64 nodes, beside one over 1", 1.5, least=False),
+    Goal("generate", "ratio", "plain decoding beside transformers' `generate`", 3.0),
+    Goal("static", "ratio", "plain decoding beside its compiled static cache", 1.0),
+    Goal("replay", "lookup", "reference prompt lookup on the transcripts, beside plain decoding", 2.4),
+    Goal("replay", "fusion", "our best method without a model (fusion) on them, beside reference lookup", 1.3),
 )
 
 

@@ -14,7 +14,7 @@ import torch
 
 from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.benchmarks import gpu
-from specchat.benchmarks.gpu import ROWS, Bench, Row, run
+from specchat.benchmarks.gpu import ROWS, Bench, Goal, run
 
 from .cases import only_full
 
@@ -49,9 +49,9 @@ def test_the_page_here_is_what_it_writes() -> None:
 
 
 def test_verdicts() -> None:
-    most = Row("", "", "", 1.5, least=False)
+    most = Goal("", "", "", 1.5, least=False)
     assert [most.verdict(value) for value in (1.5, 1.0, 3.0)] == ["PASS", "PASS", "100% over"]
-    assert [Row("", "", "", 0.8).verdict(value) for value in (0.8, 0.9, 0.4)] == ["PASS", "PASS", "50% short"]
+    assert [Goal("", "", "", 0.8).verdict(value) for value in (0.8, 0.9, 0.4)] == ["PASS", "PASS", "50% short"]
 
 
 @only_full

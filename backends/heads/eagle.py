@@ -21,7 +21,7 @@ from ..hf.masks import FULL
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..transfer import on_device
 from .eagle_format import EagleFormat
-from .layers import Modules, Parts, guarded
+from .layers import DrafterParts, Modules, guarded
 from .sessions import SlotSession
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ a pass reads there."""
 class EagleNetwork:
     """The forward pass of a drafter of this format, with its tensors on one device and of one type."""
 
-    def __init__(self, format: EagleFormat, weights: Mapping[str, Tensor], parts: Parts) -> None:
+    def __init__(self, format: EagleFormat, weights: Mapping[str, Tensor], parts: DrafterParts) -> None:
         config = parts.config
         modules = Modules(weights, config)
         self.third = format.third

@@ -170,8 +170,16 @@ class Format(ABC):
 
     def describe(self, name: str, parameters: int, dtype: str, reading: Reading, note: str = "") -> HeadInfo:
         """Collect the facts about the loaded drafter, with a note on how it was read."""
-        notes = (note,) if note else ()
-        return HeadInfo(name, self.kind, self.title, parameters, dtype, reading.taps, str(self.folder), notes)
+        return HeadInfo(
+            name=name,
+            kind=self.kind,
+            title=self.title,
+            parameters=parameters,
+            dtype=dtype,
+            taps=reading.taps,
+            path=str(self.folder),
+            notes=(note,) if note else (),
+        )
 
     @property
     def borrows(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 from ...errors import UserError, counted
 from ..files.gguf_file import Header, Layout, Tensor
 from .base import Kind
-from .dflash.format import MOST_BLOCK, Blocks, Markov, Selector, dflash_title
+from .dflash.format import MOST_BLOCK, BlockShape, Markov, Selector, dflash_title
 from .formats import Format, Reading, Target
 
 ASSISTANT = "gemma4-assistant"
@@ -79,7 +79,7 @@ class GgufEagleFormat(GgufFormat):
 
 
 @dataclass(frozen=True, slots=True)
-class GgufDFlashFormat(Blocks, GgufFormat):
+class GgufDFlashFormat(BlockShape, GgufFormat):
     """A DFlash, DFlash 2 or DSpark drafter."""
 
     kind: ClassVar[Kind] = "dflash"

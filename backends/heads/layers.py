@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class DrafterParts:
     """The parts of a drafter's network that may come from its target."""
 
     config: Any

@@ -29,7 +29,7 @@ from .dflash.paths import PathBlockSession
 from .eagle import EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Config, Format, Reading, Target
-from .layers import Parts, read_tensor, scattered
+from .layers import DrafterParts, read_tensor, scattered
 from .medusa_format import MedusaFormat
 
 
@@ -227,7 +227,7 @@ def _lender(target: Model, name: str) -> Lender:
     return Lender(weights.width, torch.device("cpu"), torch.float32, target.embeddings, lm_head, cheap=False)
 
 
-def _parts(format: EagleFormat | DFlashFormat, weights: NamedTensors, lender: Lender, vocabulary: int) -> Parts:
+def _parts(format: EagleFormat | DFlashFormat, weights: NamedTensors, lender: Lender, vocabulary: int) -> DrafterParts:
     """Collect the embeddings and LM head: the drafter's, or the target's where it has none."""
     embeddings = weights.get("embed_tokens.weight")
     if embeddings is not None and lender.cheap and torch.equal(embeddings, lender.embeddings()):
@@ -239,7 +239,7 @@ def _parts(format: EagleFormat | DFlashFormat, weights: NamedTensors, lender: Le
     lm_head = lender.lm_head() if head_weight is None else slim(head_weight)
     if type(lm_head) is nn.Linear:  # the target's; a small one is worth a copy in halves
         lm_head = slim(lm_head.weight, lm_head.bias)
-    return Parts(_layer_config(format), embeddings, lm_head, weights.ids, vocabulary)
+    return DrafterParts(_layer_config(format), embeddings, lm_head, weights.ids, vocabulary)
 
 
 def _layer_config(format: EagleFormat | DFlashFormat) -> Any:

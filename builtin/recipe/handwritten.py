@@ -24,7 +24,7 @@ LIMIT = 200
 """Most tokens of an answer."""
 
 
-class Prompt(TypedDict):
+class HandwrittenPrompt(TypedDict):
     """One prompt, and the verdict on one answer to it."""
 
     prompt: str
@@ -33,12 +33,12 @@ class Prompt(TypedDict):
     good: NotRequired[bool]
 
 
-def prompts() -> list[Prompt]:
+def prompts() -> list[HandwrittenPrompt]:
     """Read all prompts."""
     return [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
 
 
-def answered(folder: Path) -> Iterator[tuple[Prompt, str]]:
+def answered(folder: Path) -> Iterator[tuple[HandwrittenPrompt, str]]:
     """Yield each prompt with its greedy answer, in float32."""
     model: Any = LlamaForCausalLM.from_pretrained(folder, dtype="float32", local_files_only=True)
     tokenizer = load(folder)

@@ -31,7 +31,7 @@ WORK = Path(__file__).parent / "work"
 
 
 @dataclass
-class Settings(TrainingSettings):
+class ModelSettings(TrainingSettings):
     """The settings of a run, saved in the checkpoint."""
 
     size: str = "target"
@@ -39,14 +39,20 @@ class Settings(TrainingSettings):
     longest: int = 1024
 
 
-class Run(TrainingRun[Settings]):
+class ModelRun(TrainingRun[ModelSettings]):
     """A training run of one process, or of several that share their gradients."""
 
     model: LlamaForCausalLM
     worker: LlamaForCausalLM
 
     def __init__(
-        self, settings: Settings, work: Path, device: torch.device, rank: int = 0, world: int = 1, start: Path | None = None
+        self,
+        settings: ModelSettings,
+        work: Path,
+        device: torch.device,
+        rank: int = 0,
+        world: int = 1,
+        start: Path | None = None,
     ) -> None:
         self.rank = rank
         self.world = world
@@ -121,11 +127,11 @@ def work_on(rank: int, options: dict[str, Any]) -> None:
     if options["threads"]:
         torch.set_num_threads(options["threads"])
     world = options["processes"]
-    settings = Settings(**{name: options[name] for name in asdict(Settings()) if name in options})
+    settings = ModelSettings(**{name: options[name] for name in asdict(ModelSettings()) if name in options})
     work = options["work"] or WORK / settings.size
     if world > 1:
         distributed.init_process_group("gloo", init_method=options["meeting"], rank=rank, world_size=world)
-    run = Run(settings, work, pick_device(options["device"]), rank, world, options["start"])
+    run = ModelRun(settings, work, pick_device(options["device"]), rank, world, options["start"])
     if options["compile"]:
         run.loss.compile_passes()
     if options["resume"]:
@@ -138,7 +144,7 @@ def work_on(rank: int, options: dict[str, Any]) -> None:
 def main() -> None:
     """Train a built-in model; checkpoints and the loss curve go to the work folder."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.train", description=main.__doc__)
-    standard = Settings()
+    standard = ModelSettings()
     parser.add_argument("--size", choices=list(SIZES), default=standard.size)
     parser.add_argument("--seed", type=int, default=standard.seed, help="of the weights and the corpus")
     parser.add_argument("--tokens", type=float, default=standard.tokens, help="when to stop, padding included")

@@ -35,7 +35,7 @@ from .training.eagle import Comparison, EagleHead, Layer, divergence, unrolled_l
 from .training.gguf_head import check_target, export_head
 from .training.layouts import DTYPES, LAYOUTS, export_eagle
 from .training.run import TrainingRun, TrainingSettings, half, pick_device
-from .training.target import Target
+from .training.target import FrozenTarget
 
 
 @dataclass
@@ -74,7 +74,13 @@ class EagleRun(TrainingRun[EagleSettings]):
     model: EagleHead
 
     def __init__(
-        self, settings: EagleSettings, work: Path, target: Target, source: text.Text | None = None, *, resumed: bool = False
+        self,
+        settings: EagleSettings,
+        work: Path,
+        target: FrozenTarget,
+        source: text.Text | None = None,
+        *,
+        resumed: bool = False,
     ) -> None:
         self.target = target
         self.source = source
@@ -225,7 +231,7 @@ CHATS = 8 * CHUNK
 """Number of chats of the recipe's corpus for other models than the built-in one, if no text is given."""
 
 
-def texts(options: argparse.Namespace, target: Target) -> list[str | list[Message]] | None:
+def texts(options: argparse.Namespace, target: FrozenTarget) -> list[str | list[Message]] | None:
     """Read the texts and chats to train on; None for the recipe's corpus as the built-in target reads it.
 
     Raises:
@@ -266,7 +272,7 @@ def train(options: argparse.Namespace, settings_given: dict[str, Any]) -> None:
         settings_given = asdict(restore_settings(work / "checkpoint.pt", settings_given))
     elif options.model is not None:
         settings_given = MODEL_DEFAULTS | settings_given
-    target = Target(folder, pick_device(options.device), DTYPES[settings_given.get("precision", EagleSettings.precision)])
+    target = FrozenTarget(folder, pick_device(options.device), DTYPES[settings_given.get("precision", EagleSettings.precision)])
     if options.model is not None and target.vocabulary > MOST_VOCABULARY and settings_given.get("lm_head") != "shared":
         settings_given.setdefault("vocabulary", COMMON)
     settings = EagleSettings(**settings_given)

@@ -29,7 +29,7 @@ from .gguf_export import TYPES
 from .gguf_export import export as export_gguf
 from .model import TrainingLoss
 from .tokenizer import SPECIAL
-from .train import WORK, Run, Settings
+from .train import WORK, ModelRun, ModelSettings
 from .training.run import pick_device
 
 MASK = SPECIAL.index("<|reserved_0|>")
@@ -37,7 +37,7 @@ MASK = SPECIAL.index("<|reserved_0|>")
 
 
 @dataclass
-class PardSettings(Settings):
+class PardSettings(ModelSettings):
     """The settings of a run, saved in the checkpoint."""
 
     size: str = "draft"
@@ -154,13 +154,13 @@ class PardLoss(TrainingLoss):
         return losses.mean(), losses[is_text].detach().mean()
 
 
-class PardRun(Run):
+class PardRun(ModelRun):
     """A training run of a PARD drafter."""
 
     settings: PardSettings
 
     def objective(self) -> PardLoss:
-        """See `Run.objective`."""
+        """See `ModelRun.objective`."""
         return PardLoss(self.worker, self.settings.positions, self.settings.keep)
 
     def losses(self, batch: Batch) -> tuple[torch.Tensor, list[float]]:
@@ -174,7 +174,7 @@ class PardRun(Run):
         return {"loss": round(loss, 4), "next_token": round(text_loss, 4)}, f"loss {loss:.3f}  next token {text_loss:.3f}"
 
 
-def write(run: Run, folder: Path, types: list[str]) -> None:
+def write(run: ModelRun, folder: Path, types: list[str]) -> None:
     """Write the drafter as a folder for transformers, and as GGUF files next to it: FOLDER-TYPE.gguf.
 
     Args:

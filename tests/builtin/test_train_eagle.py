@@ -31,14 +31,13 @@ from specchat.builtin.recipe.data import IGNORED, Curriculum, batches
 from specchat.builtin.recipe.evaluate import examples
 from specchat.builtin.recipe.export import export
 from specchat.builtin.recipe.model import SIZES, Size, TrainingLoss, build, inherit
-from specchat.builtin.recipe.train import Run
-from specchat.builtin.recipe.train import Settings as ModelSettings
+from specchat.builtin.recipe.train import ModelRun, ModelSettings
 from specchat.builtin.recipe.train_eagle import EagleRun, EagleSettings
 from specchat.builtin.recipe.train_pard import MASK, PardLoss, masked
 from specchat.builtin.recipe.training import text
 from specchat.builtin.recipe.training.eagle import anchors
 from specchat.builtin.recipe.training.run import Progress, rate_factor
-from specchat.builtin.recipe.training.target import Target
+from specchat.builtin.recipe.training.target import FrozenTarget
 from specchat.decoders import Conversation, Generation
 
 from ..cases import FULL, only_full
@@ -67,8 +66,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def target(model: Path) -> Target:
-    return Target(model, CPU, torch.float32)
+def target(model: Path) -> FrozenTarget:
+    return FrozenTarget(model, CPU, torch.float32)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +88,7 @@ def eagle_settings(updates: int, **more: Any) -> EagleSettings:
     return EagleSettings(tokens=updates * 400.0, batch=512, warmup=2000, precision="float32", **more)
 
 
-def _run(settings: EagleSettings, work: Path, target: Target, file: Path) -> EagleRun:
+def _run(settings: EagleSettings, work: Path, target: FrozenTarget, file: Path) -> EagleRun:
     return EagleRun(settings, work, target, text.Text(text.read([file]), target, settings.seed, settings.longest))
 
 
@@ -100,7 +99,9 @@ def _loaded(model: Path, head: Path) -> tuple[Any, Any]:
     return whole, find_model(str(head), options).beside("mine", whole)
 
 
-def test_the_exported_head_computes_what_was_trained(tmp_path: Path, target: Target, model: Path, conversations: Path) -> None:
+def test_the_exported_head_computes_what_was_trained(
+    tmp_path: Path, target: FrozenTarget, model: Path, conversations: Path
+) -> None:
     run = _run(eagle_settings(3, vocabulary=100), tmp_path / "work", target, conversations)
     run.train()
     run.export(tmp_path / "head", "safeailab", "float32")
@@ -133,7 +134,7 @@ def test_the_exported_head_computes_what_was_trained(tmp_path: Path, target: Tar
     pytest.param("speculators", 0, marks=only_full),
 ])  # fmt: skip
 def test_a_head_is_written_as_published(
-    tmp_path: Path, target: Target, model: Path, conversations: Path, layout: str, vocabulary: int
+    tmp_path: Path, target: FrozenTarget, model: Path, conversations: Path, layout: str, vocabulary: int
 ) -> None:
     run = _run(eagle_settings(1, vocabulary=vocabulary), tmp_path / "work", target, conversations)
     for _ in range(2):  # the second takes the place of the first
@@ -260,17 +261,17 @@ def model_settings(steps: int, optimizer: str = "adamw") -> ModelSettings:
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_the_loss_falls_and_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, optimizer: str) -> None:
     settings = model_settings(20, optimizer)
-    whole = Run(settings, _work(tmp_path / "whole"), CPU)
+    whole = ModelRun(settings, _work(tmp_path / "whole"), CPU)
     losses = whole.train()
     assert len(losses) >= 18
     assert sum(losses[-3:]) < 0.9 * sum(losses[:3])
 
-    first = Run(settings, _work(tmp_path / "parts"), CPU)
+    first = ModelRun(settings, _work(tmp_path / "parts"), CPU)
     stream = batches(first.tokenizer, settings.seed, settings.batch, Curriculum(settings.ramp, longest=settings.longest))
     for batch in islice(stream, 9):
         first.step(batch)
     first.save()
-    second = Run(settings, tmp_path / "parts", CPU)
+    second = ModelRun(settings, tmp_path / "parts", CPU)
     second.restore()
     assert second.train() == pytest.approx(losses[9:], abs=1e-4)
 
@@ -315,7 +316,7 @@ def test_the_loss_of_the_exits_is_that_of_their_layers() -> None:
 
 
 def test_an_export_loads_and_replaces_the_old_one(tmp_path: Path) -> None:
-    run = Run(model_settings(1), _work(tmp_path / "work"), CPU)
+    run = ModelRun(model_settings(1), _work(tmp_path / "work"), CPU)
     run.save()
     folder = tmp_path / "weights" / "tiny"
     for _ in range(2):

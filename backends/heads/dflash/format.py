@@ -47,7 +47,7 @@ class Selector:
     candidates: int
 
 
-class Blocks:
+class BlockShape:
     """The shape of the blocks that a drafter guesses, for its format in a folder and in GGUF."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True)
-class DFlashFormat(Blocks, Format):
+class DFlashFormat(BlockShape, Format):
     """The folder of a DFlash, DSpark or DFlash 2 drafter."""
 
     kind: ClassVar[Kind] = "dflash"

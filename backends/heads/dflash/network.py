@@ -22,7 +22,7 @@ from ...hf.lean.products import product
 from ...hf.slot_cache import KVSpec, SlotCache
 from ...scores import TorchScores
 from ..base import BlockSession
-from ..layers import Modules, Parts, guarded
+from ..layers import DrafterParts, Modules, guarded
 from .format import DFlashFormat, Selector, View
 from .paths import MarkovBlock, PathBlockSession, SelectorBlock, SelectorHead, path_head
 
@@ -90,7 +90,7 @@ class ConvolvedLayer(LeanLayer):
 class DFlashNetwork:
     """The forward pass of a drafter of this format, with its tensors on one device and of one type."""
 
-    def __init__(self, format: DFlashFormat, weights: Mapping[str, Tensor], parts: Parts) -> None:
+    def __init__(self, format: DFlashFormat, weights: Mapping[str, Tensor], parts: DrafterParts) -> None:
         config = parts.config
         modules, count = Modules(weights, config), len(format.views)
         read = [f"layers.{i}.self_attn.{name}_proj" for i in range(count) for name in "kv"]

@@ -28,7 +28,7 @@ from ..library import library
 from ..model import LlamaModel, file_type
 from ..proof import TOLERANCE, difference
 from ..trial import works
-from .sessions import LlamaAssistantSession, LlamaDFlashPathSession, LlamaDFlashSession, LlamaEagleSession, Loaded
+from .sessions import LlamaAssistantSession, LlamaDFlashPathSession, LlamaDFlashSession, LlamaEagleSession, LoadedDrafter
 
 SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter without them uses from its target."""
@@ -79,7 +79,7 @@ def load_gguf_head(format: GgufFormat, name: str, target: Model) -> Head:
     shares = not format.reads_keys and any(tensor not in format.shapes for tensor in SHARED)
     other = Context(target_weights, target.runtime, PAD, 1, batch=1) if shares else None
     info = format.describe(name, int(weights.lib.llama_model_n_params(weights.handle)), file_type(weights), reading)
-    loaded, reads = Loaded(weights, target.runtime, other), len(reading.taps) * target_weights.width
+    loaded, reads = LoadedDrafter(weights, target.runtime, other), len(reading.taps) * target_weights.width
     head: PathHead | BlockHead
     text = target.proof_ids(PREFIX + len(PARENTS))
     if isinstance(format, GgufDFlashFormat):
@@ -137,7 +137,7 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
     info = HeadInfo(
         name=of.name, kind="mtp", title="MTP", parameters=parameters, dtype=of.dtype, taps=(of.layers,), path=of.path
     )
-    loaded = Loaded(target.weights, target.runtime, None, mtp=True)
+    loaded = LoadedDrafter(target.weights, target.runtime, None, mtp=True)
     head = PathHead(info, partial(LlamaEagleSession, loaded))
     if not drafts_trees(head, target.proof_ids(PREFIX + len(PARENTS)), target.weights.width):
         raise UserError(

@@ -39,7 +39,7 @@ C = TypeVar("C", bound=Context)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedDrafter:
     """A drafter in memory."""
 
     weights: Weights
@@ -168,7 +168,7 @@ class PathContext(StatesContext):
 class LlamaEagleSession(HeadSession):
     """One conversation with an EAGLE-3 head or an MTP layer."""
 
-    def __init__(self, loaded: Loaded, context: int) -> None:
+    def __init__(self, loaded: LoadedDrafter, context: int) -> None:
         super().__init__(context, torch.device("cpu"))
         weights = loaded.weights
         rows = sequences(weights.vocabulary)
@@ -238,7 +238,7 @@ class LlamaAssistantSession(TextOnlySession):
         context: most tokens.
     """
 
-    def __init__(self, loaded: Loaded, width: int, context: int) -> None:
+    def __init__(self, loaded: LoadedDrafter, width: int, context: int) -> None:
         super().__init__(context, torch.device("cpu"))
         self._loaded = loaded
         self._width = width
@@ -268,7 +268,7 @@ class LlamaAssistantSession(TextOnlySession):
 class LlamaDFlashSession(BlockSession):
     """One conversation with a DFlash drafter."""
 
-    def __init__(self, loaded: Loaded, format: GgufDFlashFormat, context: int) -> None:
+    def __init__(self, loaded: LoadedDrafter, format: GgufDFlashFormat, context: int) -> None:
         super().__init__(context)
         block = format.block
         # As many rows of logits as a block has: llama.cpp hands out all of a pass or none.
@@ -329,7 +329,12 @@ class LlamaDFlashPathSession(LlamaDFlashSession, PathBlockSession):
     """
 
     def __init__(
-        self, loaded: Loaded, format: GgufDFlashFormat, context: int, paths: MarkovHead | SelectorHead, ids: Tensor | None
+        self,
+        loaded: LoadedDrafter,
+        format: GgufDFlashFormat,
+        context: int,
+        paths: MarkovHead | SelectorHead,
+        ids: Tensor | None,
     ) -> None:
         super().__init__(loaded, format, context)
         self._paths = paths

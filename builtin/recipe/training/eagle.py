@@ -194,7 +194,7 @@ class EagleHead(nn.Module):
         return drafts
 
 
-class Outcome(NamedTuple):
+class StepResults(NamedTuple):
     """The results of a batch's steps, as sums."""
 
     loss: torch.Tensor
@@ -236,7 +236,7 @@ def unrolled_loss(
     steps: int,
     fading: float,
     compare: Comparison = divergence,
-) -> Outcome:
+) -> StepResults:
     """Compute the cross entropy between the target's distribution and the head's, at each step.
 
     Args:
@@ -272,4 +272,4 @@ def unrolled_loss(
         unbroken = unbroken[:, : grid.shape[1]] & grid
         chains += int(unbroken.sum())
     weight = sum(fading**step for step in range(len(drafts)))
-    return Outcome(loss / weight, losses, hits, counts, chains, int(places.valid.sum()))
+    return StepResults(loss / weight, losses, hits, counts, chains, int(places.valid.sum()))

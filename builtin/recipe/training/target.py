@@ -12,7 +12,7 @@ from ....backends.files.checkpoint import check_folder
 from ....backends.hf.tokenizer import TextCodec, eos_ids
 
 
-class Target:
+class FrozenTarget:
     """A causal language model in a folder, with its tokenizer.
 
     Args:

@@ -13,7 +13,7 @@ import torch
 
 from ....backends import Message, UserError
 from ..data import CHUNK, IGNORED, Batch, Encoded, grouped, padded
-from .target import Target
+from .target import FrozenTarget
 
 ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant"}
 """Names of the two sides in some data sets → roles."""
@@ -64,7 +64,7 @@ def _entry(line: Any) -> str | list[Message]:
     return [{"role": ROLES.get(role, "" + role), "content": "" + content} for role, content in turns]
 
 
-def encode(target: Target, entry: str | list[Message], longest: int) -> list[Encoded]:
+def encode(target: FrozenTarget, entry: str | list[Message], longest: int) -> list[Encoded]:
     """Encode a text or chat for training, in parts of at most `longest` tokens.
 
     Of a chat the answers are drafted, with the token that ends each. A turn that the chat template writes differently once
@@ -101,7 +101,7 @@ class Text:
         UserError: none of it can be trained on.
     """
 
-    def __init__(self, entries: Sequence[str | list[Message]], target: Target, seed: int, longest: int) -> None:
+    def __init__(self, entries: Sequence[str | list[Message]], target: FrozenTarget, seed: int, longest: int) -> None:
         self._entries = entries
         self._target = target
         self._seed = seed
@@ -139,7 +139,7 @@ def frequent(batches: Iterator[Batch], count: int, sample: int = 200) -> torch.T
     return torch.tensor(sorted(ids + list(islice(more, count - len(ids)))))
 
 
-def regenerate(target: Target, entries: Sequence[str | list[Message]], file: Path, limit: int, batch: int = 8) -> None:
+def regenerate(target: FrozenTarget, entries: Sequence[str | list[Message]], file: Path, limit: int, batch: int = 8) -> None:
     """Let the target answer the chats, turn by turn, and write them as JSON lines. A file that begins with answers to these
     chats is continued.
 
@@ -167,7 +167,7 @@ def _opens(answered: str | list[Message], entry: str | list[Message]) -> bool:
     return answered == entry if isinstance(answered, str) else answered[:1] == entry[:1]
 
 
-def _answered(target: Target, chats: Sequence[list[Message]], limit: int) -> Iterator[list[Message]]:
+def _answered(target: FrozenTarget, chats: Sequence[list[Message]], limit: int) -> Iterator[list[Message]]:
     """Yield each chat with the target's answers in place of the given ones."""
     context = int(getattr(target.config, "max_position_embeddings", 1 << 30))
     histories: list[list[Message]] = [[] for _ in chats]
