@@ -127,7 +127,7 @@ def follow(text: list[int], at: int, n: int) -> list[int]:
     return (line * n)[:n]
 
 
-@pytest.mark.parametrize(("make", "far", "wide"), [(lookup, 8, 4), (fusion, 11, 4)])
+@pytest.mark.parametrize(("make", "far", "wide"), [(lookup, 8, 5), (fusion, 11, 4)])
 def test_a_long_match_drafts_far_and_a_short_one_does_not(make: Any, far: int, wide: int) -> None:
     rng = random.Random(0)
     text = [rng.randrange(3, 90) for _ in range(200)]
