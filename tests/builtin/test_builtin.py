@@ -116,7 +116,7 @@ def entries(text: str) -> list[str]:
 @pytest.mark.parametrize("name", ["copy_sentences", "copy_long", "copy_words", "copy_names", "copy_list", "copy_figures",
                                   "copy_code", "summarise", "long_passage", "passage_question"])  # fmt: skip
 def test_what_is_copied_stands_in_the_request(name: str) -> None:
-    assert all(answer in asked for asked, answer in drawn(name))
+    assert all(answer in request for request, answer in drawn(name))
 
 
 def test_sorted_lists_are_sorted_and_sums_are_right() -> None:
@@ -211,7 +211,7 @@ def test_the_template_and_the_ids_grow_at_the_end(contents: list[str]) -> None:
 def test_the_loss_is_on_what_the_assistant_says() -> None:
     messages: list[Message] = [{"role": "user", "content": "Say moon."}, {"role": "assistant", "content": "moon"}]
     ids, produced = tokens_of.encode_chat(shipped(), messages)
-    spoken = [token for token, wanted in zip(ids, produced, strict=True) if wanted]
+    spoken = [token for token, trained in zip(ids, produced, strict=True) if trained]
     assert spoken[-1] == tokens_of.END
     assert shipped().decode(spoken[:-1]) == "moon"
 

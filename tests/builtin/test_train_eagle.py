@@ -453,7 +453,7 @@ def by_place(answer: list[int], drafts: list[list[int]], counts: Counter[int]) -
         out[at] = list(draft)
         follows = answer[at:-1]  # the last token is never a draft of ours
         pairs = enumerate(zip(draft, follows, strict=False))
-        right = next((i for i, (token, wanted) in pairs if token != wanted), min(len(draft), len(follows)))
+        right = next((i for i, (token, target) in pairs if token != target), min(len(draft), len(follows)))
         counts[right] += 1
         at += right + 1
     return out

@@ -186,7 +186,8 @@ class World:
     plain: dict[Any, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ends, self.model = self.model.info.eos_ids, copy(self.model)
+        self.ends = self.model.info.eos_ids
+        self.model = copy(self.model)
 
     def ways(self) -> list[tuple[str, list[dict[str, Any]]]]:
         """The methods that give plain decoding's text here, and settings to try each with."""
@@ -215,7 +216,8 @@ class Talk:
     """A conversation that is asked one thing after the other."""
 
     def __init__(self, world: World, seed: object) -> None:
-        self.world, self.rng = world, Random(repr(seed))
+        self.world = world
+        self.rng = Random(repr(seed))
         self.conversation = Conversation(world.model, draft_model=world.drafts or None, head=world.head, context=CONTEXT)
         self.prompt: list[int] = []
         self.text: list[int] = []
@@ -267,7 +269,8 @@ class Talk:
         if generation.finish_reason != "cancelled":
             assert (generation.answer, generation.finish_reason) == (expected, "eos" if expected[-1] in eos else "length"), case
         assert list(self.conversation.session.tokens) == generation.tokens[: self.conversation.session.length]
-        self.prompt, self.text = prompt, list(generation.tokens)
+        self.prompt = prompt
+        self.text = list(generation.tokens)
 
 
 def check(tree: Any, eos: Sequence[int]) -> None:

@@ -83,7 +83,8 @@ class BareEngine:
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self.stdin = self.process.stdin
+        self.stdout = self.process.stdout
 
     def send(self, *lines: Command | bytes) -> None:
         for line in lines:

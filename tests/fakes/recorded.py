@@ -71,7 +71,8 @@ class RecordedModel(Model):
         context: int = CONTEXT,
         name: str = "recorded",
     ) -> None:
-        self.tokenizer, self.cost = tokenizer or WordTokenizer(), cost
+        self.tokenizer = tokenizer or WordTokenizer()
+        self.cost = cost
         self.lines: list[tuple[int, ...]] = []
         """Each record's prompt + response, without EOS."""
         self.starts: list[int] = []

@@ -74,7 +74,8 @@ def hear(
 
     async def go() -> None:
         for _ in range(times):
-            heard.runs, heard.outcome = [], Outcome()
+            heard.runs = []
+            heard.outcome = Outcome()
             try:
                 await model.answer(request, Taker(heard.runs.append, lambda *_: None), heard.outcome)
             except UserError as error:

@@ -129,7 +129,9 @@ class Comparison:
     """Answers of several kinds beside plain decoding's, of the same prompts."""
 
     def __init__(self, model: Model, prompts: Prompts, samplings: Sequence[Sampling]) -> None:
-        self._model, self._prompts, self._samplings = model, prompts, samplings
+        self._model = model
+        self._prompts = prompts
+        self._samplings = samplings
         self.plain = models.Tally()
         self._wanted = {
             (i, sampling): models.fresh(model, prompt, sampling, tally=self.plain)

@@ -236,7 +236,7 @@ def write(name: str, file: Path, seed: int = 1, noise: float = 0.0) -> Path:
 def _keys(architecture: str) -> Keys:
     """Keys of an architecture: those that its tensors ask for, and special ones."""
     gguf: Any = importlib.import_module("gguf")
-    kind = next((kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == architecture), None)
+    kind = next((kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture), None)
     tensors = {tensor.name for tensor in gguf.MODEL_TENSORS.get(kind, ())}
     keys = dict(EVERY)
     if any("EXP" in tensor for tensor in tensors):
@@ -293,7 +293,8 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
         shapes[base.ggml_get_name(tensor).decode()] = tuple(reversed(sizes))
 
     params = lib.llama_model_default_params()
-    params.n_gpu_layers, params.load_mtp = 0, True
+    params.n_gpu_layers = 0
+    params.load_mtp = True
     metadata = base.gguf_init_from_file(str(file).encode(), _NoWeights(True, None))
     model = lib.llama_model_init_from_user(metadata, lib.llama_model_set_tensor_data_t(told), None, params)
     if not model:

@@ -54,7 +54,10 @@ class Plain:
         """Read a text and write `count` tokens after it; these, and the last logits."""
         lib = self._lib
         params = lib.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = self._context, 1, 1, 1
+        params.n_ctx = self._context
+        params.n_batch = 1
+        params.n_ubatch = 1
+        params.n_seq_max = 1
         params.n_threads = params.n_threads_batch = 1
         params.type_k = params.type_v = 0  # GGML_TYPE_F32
         params.flash_attn_type = 0

@@ -135,7 +135,8 @@ def test_a_cancel_ends_a_wait_and_leaves_what_is_whole(hub: Hub, tmp_path: Path)
     assert children
     assert not any(child.is_running() for child in children)
     assert parts(tmp_path) == []
-    hub.stall_after, hub.asked = None, []
+    hub.stall_after = None
+    hub.asked = []
     assert whole(fetch("me/tiny"))
     assert hub.bodies("/model.safetensors") == [""], "a file that is not whole begins again"
     assert not hub.bodies(".json")

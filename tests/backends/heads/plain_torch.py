@@ -33,7 +33,9 @@ class PlainTorch:
 
     def __init__(self, weights: Mapping[str, Tensor], epsilon: float, base: float, vocabulary: int) -> None:
         self.w = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
-        self.epsilon, self.base, self.vocabulary = epsilon, base, vocabulary
+        self.epsilon = epsilon
+        self.base = base
+        self.vocabulary = vocabulary
 
     def norm(self, x: Tensor, name: str) -> Tensor:
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * self.w[f"{name}.weight"]
@@ -146,7 +148,8 @@ class BlockReference(PlainTorch):
         self.layer = self.config.get("transformer_layer_config", self.config)
         self.given = {**self.config, **self.config.get("dflash_config", {})}
         self.speculators = "speculators_model_type" in self.config
-        self.block, self.count = self.config["block_size"], self.layer["num_hidden_layers"]
+        self.block = self.config["block_size"]
+        self.count = self.layer["num_hidden_layers"]
         self.first = int(not (self.given.get("sample_from_anchor") or "markov_rank" in self.config))
         module = network(target_folder())
         self.embeddings = self.w.get("embed_tokens.weight", module.get_input_embeddings().weight)

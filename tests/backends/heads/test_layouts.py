@@ -164,8 +164,11 @@ class TorchReference:
     vocabulary = LLAMA_VOCAB
 
     def __init__(self, head: Any, width: int = gguf_heads.WIDTH) -> None:
-        self.head, self.taps, self.width = head, head.info.taps, width
-        self.first, self.block = 0, getattr(head, "positions", 0)
+        self.head = head
+        self.taps = head.info.taps
+        self.width = width
+        self.first = 0
+        self.block = getattr(head, "positions", 0)
 
     def states(self, text: Sequence[int]) -> Tensor:
         return torch.randn(len(text), len(self.taps) * self.width, generator=torch.Generator().manual_seed(2))
@@ -186,8 +189,8 @@ class TorchReference:
     def logits(self, states: Tensor, token: int) -> Tensor:
         session = self.head.open(64)
         session.extend(states)
-        found: Tensor = session.guess(token, self.block).logits
-        return found
+        logits: Tensor = session.guess(token, self.block).logits
+        return logits
 
 
 def in_gguf(folder: Path, write: Callable[..., Path], **options: Any) -> Made:

@@ -132,7 +132,10 @@ Writer = Callable[..., Path]
 WRONG: dict[str, tuple[Writer, dict[str, Any], str]] = {
     **{f"EAGLE, {name}": (write_head, *case) for name, case in EAGLE.items()},
     **{f"DFlash, {name}": (write_dflash, *case) for name, case in DFLASH.items()},
-    **{f"path, {name}": (write_dflash, {"paths": paths, **options}, said) for name, (paths, options, said) in STEPPING.items()},
+    **{
+        f"path, {name}": (write_dflash, {"paths": paths, **options}, sentence)
+        for name, (paths, options, sentence) in STEPPING.items()
+    },
     **{f"Medusa, {name}": (write_medusa, *case) for name, case in MEDUSA.items()},
     **{f"assistant, {name}": (write_assistant, *case) for name, case in ASSISTANT.items()},
 }

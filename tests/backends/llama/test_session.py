@@ -48,7 +48,8 @@ pytestmark = needs_llama
 
 def test_what_is_open_when_python_ends_is_left_to_the_process() -> None:
     weights: Any = Weights.__new__(Weights)
-    weights.handle, weights.lib = 1, None  # llama.cpp's module is gone
+    weights.handle = 1
+    weights.lib = None  # llama.cpp's module is gone
     weights.__del__(lambda: True)
     assert weights.handle == 1
     weights.handle = None

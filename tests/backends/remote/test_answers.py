@@ -513,7 +513,8 @@ def test_what_goes_wrong_in_a_stream_is_one_sentence_and_the_next_answer_comes(
         if len(stream) > 4:
             assert heard.text
             assert WRITTEN.text.startswith(heard.text)
-        fake.stream, model.patience = llama_server(WRITTEN), Patience()
+        fake.stream = llama_server(WRITTEN)
+        model.patience = Patience()
         heard = ask(loop, model)
         loop.run_until_complete(model.close())
     assert (heard.text, heard.failed) == (WRITTEN.text, "")

@@ -206,8 +206,8 @@ WAITS: list[tuple[int, Any, dict[str, str], str]] = [
     (503, "", {"Retry-After": "20"}, "Try again in 20 s"),
     (503, "", {}, "Wait until its model is loaded"),
     *(
-        (429, "", {"Retry-After": odd}, "again in a while")
-        for odd in ("-1", "nan", "1e300", "soon", "Fri, 31 Dec 9999 23:59:59")
+        (429, "", {"Retry-After": date}, "again in a while")
+        for date in ("-1", "nan", "1e300", "soon", "Fri, 31 Dec 9999 23:59:59")
     ),
 ]
 

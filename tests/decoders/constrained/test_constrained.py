@@ -119,7 +119,8 @@ def test_leading_spaces_are_shown_and_what_is_complete_ends_without_an_end_token
     """SentencePiece drops the space before a text; and ids that no token has are no ends."""
     folder = Path(shutil.copytree(tiny_folder(), tmp_path / "model"))
     tokenizer = raw(metaspace(folder))
-    tokenizer.chat_template, tokenizer.eos_token = "{% for m in messages %}{{ m.content }}{% endfor %}", None
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    tokenizer.eos_token = None
     tokenizer.save_pretrained(folder)
     for name in ("config.json", "generation_config.json"):
         file = folder / name

@@ -317,7 +317,8 @@ def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClie
     (failed,) = [event for event in answer(hub_client, id) if isinstance(event, Failed)]
     assert failed.cause == "cancelled"
     assert incomplete_bytes(tmp_path) == 0
-    hub.stall_after, hub.asked = None, []
+    hub.stall_after = None
+    hub.asked = []
     events = answer(hub_client, hub_client.load("sea/Buoy", device="cpu", threads=1))
     assert isinstance(events[-1], Loaded), events[-1]
     assert events[-1].model.name == "sea/Buoy"

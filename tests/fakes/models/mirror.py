@@ -66,7 +66,12 @@ class Mirror:
         same: Callable[[torch.Tensor, torch.Tensor], None] = close, tree: bool = True, early: str = "",
         states: Callable[[Sequence[int]], torch.Tensor] | None = None, leaves: int = 1000,
     ) -> None:  # fmt: skip
-        self.session, self.same, self.tree, self.early, self.states, self.leaves = session, same, tree, early, states, leaves
+        self.session = session
+        self.same = same
+        self.tree = tree
+        self.early = early
+        self.states = states
+        self.leaves = leaves
         self._logits = logits
         self.committed: list[int] = []
         self.nodes: dict[int, tuple[int, int]] = {}
@@ -89,7 +94,9 @@ class Mirror:
     def prefill(self, ids: Sequence[int]) -> None:
         self.session.prefill(ids)
         self.committed += ids
-        self.nodes, self.ran, self.next = {}, {}, 0
+        self.nodes = {}
+        self.ran = {}
+        self.next = 0
 
     def _add(self, ids: Sequence[int], parents: Sequence[int]) -> list[int]:
         first = self.next
@@ -151,7 +158,8 @@ class Mirror:
     def rewind(self, length: int) -> None:
         self.session.rewind(length)
         del self.committed[length:]
-        self.nodes, self.next = {}, 0
+        self.nodes = {}
+        self.next = 0
 
     def align(self, turn: Sequence[int]) -> None:
         """The next turn, which shares some of the last one."""
