@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import ContextFull, UserError
-from specchat.backends.info import ModelInfo
+from specchat.backends.info import Capabilities, ModelInfo, ServerInfo, Thinking
 from specchat.engine import wire
 from specchat.engine.failures import ending, failure
 from specchat.engine.lanes import Lanes
@@ -491,7 +491,17 @@ texts = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
 numbers = st.integers(-(2**63), 2**63)
 seconds = st.floats(allow_nan=False)
 plain = st.recursive(st.none() | st.booleans() | numbers | seconds | texts, lambda inner: st.lists(inner, max_size=3))
-models = st.builds(ModelInfo, name=texts, parameters=numbers, pass_seconds=st.just(((1, 0.5), (4, 0.75))))
+models = st.builds(
+    ModelInfo,
+    name=texts,
+    parameters=numbers,
+    pass_seconds=st.just(((1, 0.5), (4, 0.75))),
+    capabilities=st.builds(
+        Capabilities, reach=st.none() | numbers, equal=st.just((2, 3)), reasons=st.dictionaries(texts, texts)
+    ),
+    thinking=st.none() | st.builds(Thinking, words=st.just(("on", "off")), sentence=texts),
+    server=st.none() | st.builds(ServerInfo, engine=texts, method=texts),
+)
 names = st.dictionaries(texts, plain, max_size=4)
 KINDS: dict[str, st.SearchStrategy[Any]] = {
     "str": texts, "int": numbers, "float": seconds, "Sequence[int]": st.lists(numbers, max_size=8),
@@ -506,7 +516,7 @@ messages = st.one_of(
     st.builds(Switch, id=numbers, method=texts, settings=names),
     st.builds(LoadSecondary, id=numbers, key=texts, model=texts, options=names, lanes=numbers),
     st.builds(LoadedSecondary, id=numbers, key=texts, model=models, tokenizer=texts, primary_tokenizer=texts),
-    st.builds(Loaded, id=numbers, model=models, unavailable=st.dictionaries(texts, texts, max_size=3)),
+    st.builds(Loaded, id=numbers, model=models, drafts=st.lists(models, max_size=2), trained_drafter=texts),
     st.builds(Steps, id=numbers, steps=st.lists(steps, max_size=4)),
     st.builds(Finished, id=numbers, reason=texts, tail=texts, prefill_seconds=seconds, busy_seconds=seconds),
     st.builds(Failed, id=numbers, cause=texts, sentence=texts, ended=st.booleans(), other_ids=st.lists(numbers, max_size=3)),
