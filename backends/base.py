@@ -38,8 +38,8 @@ start."""
 
 
 def chunk_of(left: int) -> int:
-    """How many of a prompt's `left` tokens go into the next pass: all passes are about as large, none above PREFILL_CHUNK. Full
-    ones would leave a small one to the end, which reads all weights for a few tokens."""
+    """Size of the next prefill chunk: splits the rest of the prompt evenly, at most PREFILL_CHUNK each. Full chunks would
+    leave a small one at the end, which reads all weights for a few tokens."""
     return -(-left // max(1, -(-left // PREFILL_CHUNK)))
 
 
@@ -55,7 +55,7 @@ class Block:
 
 
 Layers = int | Sequence[int | Block]
-"""What an early pass runs: the first N layers, or a list with an index for each whole layer and a Block for each half."""
+"""Layers of an early pass: the first N, or a list with an index for each whole layer and a Block for each half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +69,16 @@ class RopeRule:
 
     limit: int
     """Most tokens of a text that is read with the first frequencies."""
-    each: bool
-    """Whether every length above has frequencies of its own (dynamic NTK); else all share theirs (LongRoPE)."""
+    by_length: bool
+    """Whether every length above has other frequencies (dynamic NTK); else all share theirs (LongRoPE)."""
     rereads: bool
     """Whether the model reads the whole text again when it grows past `limit`, as Phi-3 does; else what has been read stays."""
 
     def length(self, length: int) -> int:
-        """The one length that stands for all texts whose tokens are read as those of a text of `length` tokens."""
+        """Map a length to the one that stands for all texts whose tokens are read alike."""
         if length <= self.limit:
             return self.limit
-        return length if self.each else self.limit + 1
+        return length if self.by_length else self.limit + 1
 
 
 class Session(ABC):
@@ -100,10 +100,10 @@ class Session(ABC):
     branches: int | None = None
     """The most leaves that its living nodes may have; None for any number."""
     exact_length: int | None = None
-    """How many committed tokens have, bit for bit, the cache entries that plain decoding would have given them; None for all.
-    The next answer evaluates the others again (see `exact`)."""
+    """Committed tokens whose cache entries are, bit for bit, those of plain decoding; None for all. The next answer evaluates
+    the others again (see `exact`)."""
     rope: RopeRule | None = None
-    """How the model's rotary positions depend on the length of the text; None where they do not."""
+    """Rule by which the rotary positions depend on the length of the text; None where they do not."""
     _prompt: int = 0
     """Tokens of the prompt that `align` was last told of, the pending one included."""
     _states: States | None = None
@@ -111,7 +111,7 @@ class Session(ABC):
 
     @property
     def length(self) -> int:
-        """How many tokens are committed."""
+        """Number of committed tokens."""
         return len(self.tokens)
 
     @abstractmethod
@@ -141,17 +141,17 @@ class Session(ABC):
         """
 
     def exact(self, path: Sequence[int]) -> int:
-        """How many nodes of `path` (a chain from ROOT), counted from its start, are bit for bit what plain decoding would have
-        computed. The others may differ in the last bit, so the loop does not commit them but evaluates them again in its next
-        pass. All of them, if nothing is known about bits."""
+        """Count the nodes at the start of `path` (a chain from ROOT) that are, bit for bit, what plain decoding computes. The
+        others may differ in the last bit, so the loop evaluates them again in its next pass instead of committing them. All
+        nodes count if nothing is known about bits."""
         return len(path)
 
     def _note(self, path: Sequence[int], length: int | None = None) -> None:
         """Update `exact_length`: `path` is about to be committed, or the session has been rewound to `length`."""
         if length is not None:
             self.exact_length = None if self.exact_length is None or length <= self.exact_length else self.exact_length
-        elif self.exact_length is None and (kept := self.exact(path)) < len(path):
-            self.exact_length = self.length + kept
+        elif self.exact_length is None and (exact := self.exact(path)) < len(path):
+            self.exact_length = self.length + exact
 
     @abstractmethod
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
@@ -167,11 +167,11 @@ class Session(ABC):
         """Forget every node, and all committed tokens after the first `length`."""
 
     def states(self, first: int, end: int) -> Tensor:
-        """The target's hidden states at the taps that the session was opened with, for the committed tokens at positions
-        `first` to `end` - 1: [end - first, taps × width], the taps' side by side in the order asked for.
+        """View the target's hidden states of the committed tokens `first` to `end` - 1: [end - first, taps × width],
+        the taps side by side in the order asked for, on the model's device and in its type (llama.cpp: float32).
 
-        On the model's device, in the model's type (llama.cpp: float32). A view: what is rewound and evaluated again overwrites
-        it. Like K/V, states follow every commit and rewind, so a drafter that was not in use can catch up.
+        Like K/V, states follow every commit and rewind, so a drafter that was not in use can catch up. What is rewound and
+        evaluated again overwrites them.
 
         Raises:
             ValueError: the session has no taps, or these positions are not all committed.
@@ -208,7 +208,7 @@ class Session(ABC):
 
     @property
     def horizon(self) -> int:
-        """How many tokens the text may have before all of it must be read again (see `align`); the context if it never must."""
+        """Length from which the whole text must be read again (see `align`); the context if it never must."""
         rope = self.rope
         return rope.limit if rope is not None and rope.rereads and self._prompt <= rope.limit else self.context
 
@@ -229,23 +229,20 @@ class Session(ABC):
         return shared
 
     def shared(self, tokens: Sequence[int], prompt: int | None = None) -> int:
-        """Length of the longest common prefix with a text of `tokens` and a pending one that is exact, and was read as this
+        """Measure the longest common prefix with a text of `tokens` and a pending one that is exact, and was read as this
         text's tokens are (see `align`, `RopeRule`)."""
         mine, rope = self.tokens, self.rope
         limit = min(len(mine), len(tokens), len(mine) if self.exact_length is None else self.exact_length)
         if rope is not None:
             whole = self._whole(tokens, prompt)
             pairs = ((rope.length(max(i, self._prompt)), rope.length(max(i, whole))) for i in range(1, limit + 1))
-            limit = next((i for i, (read, wanted) in enumerate(pairs) if read != wanted), limit)
+            limit = next((i for i, (before, now) in enumerate(pairs) if before != now), limit)
         return next((i for i in range(limit) if mine[i] != tokens[i]), limit)
 
     def _whole(self, tokens: Sequence[int], prompt: int | None) -> int:
-        """How many tokens of a text are read as a whole, the pending one included."""
+        """Count the tokens of a text that are read as a whole, the pending one included."""
         length, rope = len(tokens) + 1, self.rope
         return length if prompt is None or (rope is not None and rope.rereads and length > rope.limit) else prompt
-
-
-UNTRUE_STATES = "The hidden states of a token tree were not this model's own, so drafters trained on them cannot draft for it."
 
 
 Message = Mapping[str, str]
@@ -257,9 +254,11 @@ class Model(ABC):
 
     info: ModelInfo
     thoughts: Thoughts | None = None
-    """How its thoughts are told from its answers; None if it does not think."""
-    untrue_states = UNTRUE_STATES
-    """What is said where sessions with taps do not hand out the model's own states."""
+    """Splits thoughts from answers; None if the model does not think."""
+    untrue_states = (
+        "The hidden states of a token tree were not this model's own, so drafters trained on them cannot draft for it."
+    )
+    """Error where sessions with taps do not return the model's own states."""
     _states_proven = False
 
     @abstractmethod
@@ -277,11 +276,7 @@ class Model(ABC):
         """
 
     def proof_ids(self, count: int) -> list[int]:
-        """Return ids of the text that proofs read (see `proof_text`); models without weights have none.
-
-        Raises:
-            NotImplementedError: it has no weights.
-        """
+        """Return ids of the text that proofs read (see `proof_text`)."""
         raise NotImplementedError
 
     def states_work(self) -> bool:
@@ -289,7 +284,7 @@ class Model(ABC):
         return False
 
     def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
-        """The taps of a session to open, checked. The first taps of all wait for the proof that they work.
+        """Check the taps of a session to open; the first ones of all wait for the proof that they work.
 
         Raises:
             UserError: this model cannot hand out hidden states, or has no such layer.
@@ -315,13 +310,13 @@ class Model(ABC):
         """Encode plain text as token ids, with the BOS token if the model wants one. Text that spells a special token stays
         text."""
 
-    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The chat template's variables for a word of `think` (see `Thinking.words`), and those that are given.
+    def variables(self, think: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Collect the chat template's variables for a word of `think` (see `Thinking.words`), and those that are given.
 
         Raises:
             UserError: the model knows no such word or variable; says which it knows.
         """
-        return no_variables(think, given)
+        return no_variables(think, values)
 
     @abstractmethod
     def encode_chat(
@@ -348,10 +343,10 @@ class Model(ABC):
 
     @abstractmethod
     def pieces(self) -> list[str]:
-        """The text of each id on its own, for trees and the inspector; special tokens by name."""
+        """List the text of each id alone, for trees and the inspector; special tokens by name."""
 
     def grammar_tokenizer(self) -> LLTokenizer:
-        """Its vocabulary as llguidance reads it, made on first use (a second for 150,000 tokens).
+        """Build its vocabulary as llguidance reads it, on first use (a second for 150,000 tokens).
 
         Raises:
             UserError: this model's answers cannot follow a schema.

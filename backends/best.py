@@ -67,8 +67,8 @@ class BestScores(TorchScores):
         request: called with how many choices are wanted, where those that are here do not suffice.
         best: choices of all nodes of the pass.
         logits: its buffer [at least as many, vocab].
-        rows: the nodes that are scored, as indices.
-        nodes, positions: as `TorchScores` has them.
+        rows: indices of the nodes that are scored.
+        nodes, positions: as in `TorchScores`.
     """
 
     def __init__(
@@ -80,9 +80,13 @@ class BestScores(TorchScores):
         nodes: tuple[int, ...],
         positions: tuple[int, ...],
     ) -> None:
-        self._request, self._best, self._buffer, self._rows = request, best, logits, rows
+        self._request = request
+        self._best = best
+        self._buffer = logits
+        self._rows = rows
         self._taken: Tensor | None = None
-        self.nodes, self.positions = nodes, positions
+        self.nodes = nodes
+        self.positions = positions
 
     @property
     def logits(self) -> Tensor:  # type: ignore[override]
@@ -131,23 +135,19 @@ class BestScores(TorchScores):
     def near_ties(
         self,
         rows: Sequence[int],
-        picks: Sequence[int],
         sampling: Sampling,
         bound: float,
         histories: Sequence[Sequence[int]] | None = None,
     ) -> list[bool]:
         if not self._known(2, sampling):
-            return super().near_ties(rows, picks, sampling, bound, histories)
+            return super().near_ties(rows, sampling, bound, histories)
         values = self._best.logits[[self._rows[row] for row in rows]]
         return (values[:, 0] - values[:, 1] < bound).tolist()  # type: ignore[no-any-return]
 
 
 class Fetcher:
-    """Brings the best choices of passes back from an accelerator with the one wait of a pass; elsewhere scores are as they are.
-
-    Args:
-        device: of the logits.
-    """
+    """Brings the best choices of passes back from an accelerator with the one wait of a pass; elsewhere scores are as
+    they are."""
 
     def __init__(self, device: torch.device) -> None:
         self._module: Any = accelerator(device)

@@ -28,7 +28,7 @@ MOST_CHARACTERS, MOST_TIMES = 1_000_000, 4
 """A template makes at most so many characters, and so many more for each in the chat: a tokenizer cannot be stopped."""
 
 TAG_LIKE = re.compile(r"[<\[◁].*[>\]▷]", re.DOTALL)
-"""What a token looks like that stands for a whole tag. Where the template writes it (`<think>`, `[/INST]`), it is protected in
+"""Spelling of a token that stands for a whole tag. Where the template writes it (`<think>`, `[/INST]`), it is protected in
 messages although it is not special; where it does not (`<table>`), it is text."""
 
 MOST_SECONDS = 10.0
@@ -47,7 +47,7 @@ WORDS = 73059482 * 10**6
 """The first of the numbers that stand for contents in a trial: whatever a template does to a text, it keeps digits."""
 
 INSIDE = "61840273915"
-"""What a template prints that takes a list for a text and prints it as Python or JSON would."""
+"""Content that shows up where a template prints a list of parts as Python or JSON would."""
 
 ROLES = ("user", "assistant", "system")
 """Roles whose contents may be wanted as parts."""
@@ -57,10 +57,10 @@ LEFT_OUT = {
     "earlier": "an earlier message of yours. Start a new chat, or use another model.",
     "system": "the system prompt. Remove it, or use plain completion (--raw).",
 }
-"""What a person writes, and what to do where a template does not show it."""
+"""Advice for each kind of text that a person wrote and the template leaves out."""
 
 ESCAPES = re.compile(r"\\[nrt]|&#?\w+;|[\W_]+")
-"""What a template may write another way: escapes of JSON and HTML, white space, marks."""
+"""Text that a template may write another way: escapes of JSON and HTML, white space, marks."""
 
 
 class Template:
@@ -85,14 +85,14 @@ class Template:
 
     @cached_property
     def form(self) -> Form | None:
-        """What it does with thoughts; None if it says nothing of them, or cannot be read."""
+        """Format of thoughts; None if the template does not handle them, or cannot be read."""
         with suppress(Exception):  # nothing in a template must fail a load
             return TEMPLATES.call(_find_form, self.source, self._values, seconds=FIND_SECONDS, memory=MOST_MEMORY)
         return None
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Variables that it reads and that may be given."""
+        """Variables that it reads and that users may set."""
         with suppress(Exception):  # rendering it will tell
             return TEMPLATES.call(_find_variables, self.source, self._values, seconds=FIND_SECONDS, memory=MOST_MEMORY)
         return ()
@@ -102,18 +102,14 @@ class Template:
         self.form  # noqa: B018 - finding that out has a time of its own
         return TEMPLATES.call(function, self, *values, seconds=MOST_SECONDS, memory=MOST_MEMORY, cancelled=cancelled)
 
-    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The variables for a word of `think`, and those that are given.
-
-        Raises:
-            UserError: it knows no such word or variable; says which it knows.
-        """
+    def variables(self, think: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Collect the variables for a word of `think` (see `Model.variables`), and those that are given."""
         names = self.form.info.variables if self.form is not None else self.reads
-        for name in given:
+        for name in values:
             if name not in self.reads:
-                known = f"it reads {', '.join(names)}." if names else "it reads none."
-                raise UserError(f"The model's chat template has no variable {name!r}: {did_you_mean(name, names, known)}")
-        return {**self._switched(think), **given}
+                options = f"it reads {', '.join(names)}." if names else "it reads none."
+                raise UserError(f"The model's chat template has no variable {name!r}: {did_you_mean(name, names, options)}")
+        return {**self._switched(think), **values}
 
     def _switched(self, think: str) -> Mapping[str, Any]:
         form = self.form
@@ -134,12 +130,12 @@ class Template:
         cancelled: Callable[[], bool] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """The text of a chat up to where the next answer starts.
+        """Render the text of a chat up to where the next answer starts.
 
         Args:
             messages: the chat; an answer may have its `thought`.
+            cancelled: polled; answering True stops a template that is still running.
             variables: more for the template.
-            cancelled: polled; answering True ends a template that has not ended by itself.
 
         Raises:
             UserError: no messages; or the template refuses them, leaves out one that a person wrote, fails or does not end.
@@ -149,7 +145,7 @@ class Template:
             raise UserError("A chat needs at least one message.")
         self._given = variables or {}
         try:
-            text, self._typed = self._call(_render, list(messages), cancelled=cancelled)
+            text, self._typed = self._call(Template._render, list(messages), cancelled=cancelled)
             return text
         except Refused as refusal:
             raise UserError(
@@ -162,14 +158,15 @@ class Template:
             ) from None
 
     def shows(self, message: Message) -> bool:
-        """Whether a message's content is in the text.
+        """Whether a message's content is in the text."""
+        return self._call(Template._shows, message)
 
-        Raises:
-            Refused, Broken: it cannot be rendered.
-        """
-        return self._call(_shows, message)
+    def _shows(self, message: Message) -> bool:
+        self._try([message], MOST_CHARACTERS)
+        return message["content"] in self._text([message], MOST_CHARACTERS, self._typed)
 
-    def _render(self, messages: Sequence[Message]) -> str:
+    def _render(self, messages: Sequence[Message]) -> tuple[str, tuple[str, ...]]:
+        """Render a chat; return the text, and the roles whose contents are wanted as parts."""
         most = MOST_CHARACTERS + MOST_TIMES * sum(len(text) for message in messages for text in message.values())
         lost = self._try(messages, most)
         text = self._text(messages, most, self._typed)
@@ -187,15 +184,15 @@ class Template:
                 what = LEFT_OUT["earlier" if message["role"] == later == "user" else message["role"]]
                 raise UserError(f"The model's chat template leaves out {what}")
             later = "user" if message["role"] == "user" else later
-        return text
+        return text, self._typed
 
     def _try(self, messages: Sequence[Message], most: int) -> set[int]:
-        """Find the roles whose contents are wanted as parts; the places of messages that are left out all the same."""
+        """Find the roles whose contents are wanted as parts; return the places of messages that are left out anyway."""
         words = {index: str(WORDS + index) for index in range(len(messages))}
         trial = _changed(messages, words)
         roles = [role for role in ROLES if any(message["role"] == role for message in messages)]
         lost: set[int] | None = None
-        for typed in [self._typed, *(some for size in range(len(roles) + 1) for some in combinations(roles, size))]:
+        for typed in [self._typed, *(subset for size in range(len(roles) + 1) for subset in combinations(roles, size))]:
             try:
                 text = self._text(trial, most, typed, inside=INSIDE)
             except (Refused, Broken):
@@ -208,7 +205,7 @@ class Template:
         return lost or set()  # where nothing can be rendered, the chat itself will tell why
 
     def _text(self, messages: Sequence[Message], most: int, typed: Sequence[str], **more: str) -> str:
-        """The rendering, with parts for some roles, and more in each part."""
+        """Render a chat, with contents as parts for the roles `typed`, and `more` in each part."""
         form = self.form
         chat = [form.message(message) if form is not None else without_thought(message) for message in messages]
         for message in chat:
@@ -235,12 +232,12 @@ def given_template(file: str) -> str:
         raise UserError(f"The chat template {file} is empty. Give a file in Jinja, such as chat_template.jinja.")
     message = {"role": "user", "content": str(WORDS)}
     try:
-        shown = Template(source, {}).shows(message)
+        shows = Template(source, {}).shows(message)
     except Refused:  # what it does not take may be another chat
         return source
     except Broken as error:
         raise UserError(f"The chat template {file} does not work ({error}). Correct it, or leave it out.") from None
-    if not shown:
+    if not shows:
         raise UserError(f"The chat template {file} leaves out the message. It must write {{{{ message.content }}}}.")
     return source
 
@@ -250,28 +247,15 @@ def _program(source: str) -> Program:
     return Program(source)
 
 
-def _render(template: Template, messages: Sequence[Message]) -> tuple[str, tuple[str, ...]]:
-    """See `Template.render`; also the roles whose contents were wanted as parts."""
-    return template._render(messages), template._typed
-
-
-def _shows(template: Template, message: Message) -> bool:
-    """See `Template.shows`."""
-    template._try([message], MOST_CHARACTERS)
-    return message["content"] in template._text([message], MOST_CHARACTERS, template._typed)
-
-
 def _find_variables(source: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """See `Template.reads`."""
     return tuple(sorted(find_undeclared_variables(_program(source).tree()) - {"messages", *values}))
 
 
 def _find_form(source: str, values: Mapping[str, Any]) -> Form | None:
-    """See `Template.form`."""
     program = _program(source)
 
     def render(messages: Sequence[Mapping[str, Any]], asks: bool, **variables: Any) -> str:
-        named = {**values, **variables, "messages": [dict(each) for each in messages]}
+        named = {**values, **variables, "messages": [dict(message) for message in messages]}
         try:
             return program.render({**named, "add_generation_prompt": asks}, MOST_CHARACTERS)
         except (Refused, Broken):
@@ -281,23 +265,23 @@ def _find_form(source: str, values: Mapping[str, Any]) -> Form | None:
 
 
 def without_thought(message: Message) -> dict[str, Any]:
-    """A message for a template that knows nothing of thoughts."""
+    """Drop the thought of a message, for a template that does not take any."""
     return {name: value for name, value in message.items() if name != "thought"}
 
 
 def any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    """Matches any of some texts, the longest first."""
+    """Compile a pattern that matches any of some texts, the longest first."""
     return re.compile("|".join(map(re.escape, sorted(filter(None, texts), key=len, reverse=True))) or r"(?!)")
 
 
 def marked(text: str, special: re.Pattern[str]) -> str:
-    """The text with marks around the special tokens that it spells."""
+    """Put marks around the special tokens that a text spells."""
     return special.sub(rf"{MARK}\g<0>{MARK}", text.replace(MARK, ""))
 
 
 def parted_at_marks(text: str, special: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
-    """The parts of a text, and whether each is text whatever it spells. A mark that a template parted from its other one still
-    parts the text."""
+    """Split a text at marks; the flag says whether a part is text in any case. A mark that a template separated from its
+    other one still splits the text."""
     # Text, token, text, token … text.
     for index, part in enumerate(re.split(rf"{MARK}({special.pattern}){MARK}|{MARK}", text)):
         if part:
@@ -305,10 +289,9 @@ def parted_at_marks(text: str, special: re.Pattern[str]) -> Iterator[tuple[str, 
 
 
 def _changed(messages: Sequence[Message], contents: Mapping[int, str]) -> list[Message]:
-    """The same chat with other contents at some places."""
     return [{**message, "content": contents.get(i, message["content"])} for i, message in enumerate(messages)]
 
 
 def _letters(text: str) -> str:
-    """Letters and digits, however a template escapes and spaces what lies between them, in one case."""
+    """Keep letters and digits, in one case, however a template escapes and spaces the rest."""
     return ESCAPES.sub("", text).casefold()

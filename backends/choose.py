@@ -12,7 +12,6 @@ temperature, top-k, top-p, min-p. Where transformers leaves a tie to its sort, t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from operator import gt
 
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .base import Sampling
-from .sampling import GOLDEN, MIX_A, MIX_B, UNIFORM_BITS, Purpose, noise_key, uniform
+from .sampling import GOLDEN, MIX_A, MIX_B, UNIFORM_BITS, Purpose, noise_key
 from .transfer import on_device
 
 MASS_SCALE = float(1 << 42)
@@ -37,16 +36,12 @@ BLOCK = 1 << 22
 """Most logits worked on at once when the whole vocabulary takes part: keeps temporaries at 32 MB each."""
 
 
-# ---------------------------------------------------------------------------------------------------------------- noise
-
-
 def _signed(z: int) -> int:
-    """A 64-bit pattern as the int64 that holds it."""
     return z - (1 << 64) if z >> 63 else z
 
 
 def _mix_tensor(z: Tensor) -> Tensor:
-    """SplitMix64's finalizer (`sampling._mix`) elementwise on int64, whose products wrap around. Overwrites `z`."""
+    """Apply SplitMix64's finalizer (`sampling._mix`) to int64 elements, whose products wrap around. Overwrites `z`."""
     for shift, factor in ((30, MIX_A), (27, MIX_B)):
         # `>>` copies the sign bit down; the mask makes the shift logical.
         z ^= (z >> shift).bitwise_and_((1 << (64 - shift)) - 1)
@@ -56,15 +51,7 @@ def _mix_tensor(z: Tensor) -> Tensor:
 
 
 def gumbel(keys: Sequence[int], ids: Tensor) -> Tensor:
-    """Standard Gumbel noise of each token in each stream.
-
-    Args:
-        keys: one `noise_key` per row [rows].
-        ids: token ids, int64 [rows, n] or [1, n] for the same ids in every row.
-
-    Returns:
-        float64 [rows, n] on the device of `ids`.
-    """
+    """Compute standard Gumbel noise float64 [rows, n] for token ids int64 [rows, n] or [1, n], with one `noise_key` per row."""
     start = on_device([_signed(key) for key in keys], ids.device)[:, None]
     bits = _mix_tensor((ids + 1) * _signed(GOLDEN) + start)
     high = (bits >> (64 - UNIFORM_BITS)).bitwise_and_((1 << UNIFORM_BITS) - 1)
@@ -72,11 +59,8 @@ def gumbel(keys: Sequence[int], ids: Tensor) -> Tensor:
     return u.log_().neg_().log_().neg_()
 
 
-# -------------------------------------------------------------------------------------------------------------- filters
-
-
 def _argmax(logits: Tensor) -> Tensor:
-    """Index of the highest value of each row, the lowest index where several tie [rows]."""
+    """Find the highest value of each row, the lowest index where several tie [rows]."""
     if logits.device.type == "cpu":  # the first as well, in a third of the time or less, in half types in a tenth
         return torch.from_numpy(logits.float().numpy().argmax(-1))
     if logits.device.type != "mps":
@@ -85,27 +69,23 @@ def _argmax(logits: Tensor) -> Tensor:
 
 
 def _lowest_argmax(logits: Tensor) -> Tensor:
-    """`_argmax` out of operations that leave a device no choice (MPS has broken ties otherwise)."""
+    """Do the same with operations that leave a device no choice (MPS has broken ties otherwise)."""
     ids = torch.arange(logits.shape[-1], device=logits.device)
     highest = logits.amax(-1, keepdim=True)
     return torch.where(logits == highest, ids, logits.shape[-1] - 1).amin(-1)
 
 
 def _working_copy(logits: Tensor) -> Tensor:
-    """Float32 logits (what transformers filters), where float64 arithmetic exists: MPS has none."""
+    """Copy logits as float32 (which transformers filters) to a device with float64 arithmetic: MPS has none."""
     return (logits.cpu() if logits.device.type == "mps" else logits).float()
 
 
 def penalize(logits: Tensor, sampling: Sampling, histories: Sequence[Sequence[int]] | None) -> Tensor:
-    """transformers' repetition penalty (CTRL, Keskar 2019), once per distinct token; ids beyond the vocabulary are ignored.
-
-    Args:
-        logits: [rows, vocab]; not changed.
-        sampling: positive logits are divided by its penalty, negative ones multiplied; the same logits where it has none.
-        histories: the tokens before each row's pick [rows].
+    """Apply transformers' repetition penalty (CTRL, Keskar 2019) to logits [rows, vocab], once per distinct token of
+    the vocabulary in the tokens before each row's pick. Without a penalty they are the same logits.
 
     Raises:
-        ValueError: they are needed and missing.
+        ValueError: the histories are needed and missing.
     """
     if not sampling.uses_history:
         return logits
@@ -113,18 +93,17 @@ def penalize(logits: Tensor, sampling: Sampling, histories: Sequence[Sequence[in
         raise ValueError("a repetition penalty needs the tokens before each row")
     out, penalty = _working_copy(logits).clone(), sampling.repetition_penalty
     vocab = logits.shape[-1]
-    seen = [[token for token in set(history) if token < vocab] for history in histories]
-    # One copy for all rows: each would be an upload of its own.
-    tokens = torch.split(on_device([token for row in seen for token in row], out.device), [len(row) for row in seen])
+    repeated = [[token for token in set(history) if token < vocab] for history in histories]
+    # One upload for all rows.
+    tokens = torch.split(on_device([token for row in repeated for token in row], out.device), [len(row) for row in repeated])
     for row, penalized in zip(out, tokens, strict=True):
         value = row[penalized]
         row[penalized] = torch.where(value < 0, value * penalty, value / penalty)
     return out
 
 
-def shortlist(logits: Tensor, k: int, reach: float = 0.0, doubts: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """For each row all tokens whose logit is at least the k-th highest (so more than k where several tie with it), or less than
-    that by `reach` at the most.
+def shortlist(logits: Tensor, k: int, doubts: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    """Select all tokens of each row whose logit is at least the k-th highest: more than k where several tie with it.
 
     With `doubts` nothing is read from the device: a flag joins them that says whether tokens may be missing.
 
@@ -134,7 +113,7 @@ def shortlist(logits: Tensor, k: int, reach: float = 0.0, doubts: list[Tensor] |
     vocab = logits.shape[-1]
     values, ids = logits.topk(min(vocab, k + TIES), sorted=True)
     # Of a masked row that allows fewer all are taken, and none of the others, which tie at -inf.
-    threshold = (values[:, k - 1 : k] - reach).clamp_(min=torch.finfo(values.dtype).min)
+    threshold = values[:, k - 1 : k].clamp(min=torch.finfo(values.dtype).min)
     if values.shape[-1] < vocab:
         short = (values[:, -1:] >= threshold).any()
         if doubts is not None:
@@ -147,19 +126,18 @@ def shortlist(logits: Tensor, k: int, reach: float = 0.0, doubts: list[Tensor] |
 
 
 def _scaled(values: Tensor, temperature: float) -> Tensor:
-    """(logit - highest) / temperature in float64: no temperature overflows it."""
+    """Compute (logit - highest) / temperature in float64, which no temperature overflows."""
     values = values.double()
     return values.sub_(values.amax(-1, keepdim=True)).div_(temperature)
 
 
-def _nucleus(scaled: Tensor, top_p: float, total: Tensor | None = None, reach: float = 0.0) -> Tensor:
-    """Which candidates top-p keeps: those that less than `top_p` of the mass lies above (Holtzman 2020).
+def _nucleus(scaled: Tensor, top_p: float, total: Tensor | None = None) -> Tensor:
+    """Mark the candidates that top-p keeps: those that less than `top_p` of the mass lies above (Holtzman 2020).
 
     Args:
         scaled: float64 [rows, m] by ascending id, highest 0.
         top_p: the mass to keep.
         total: int64 [rows, 1] mass of the whole row, if the candidates are not all of it.
-        reach: how far below the last of them others may be that are kept too.
     """
     # Stable on ascending ids: among equals the lower id counts as the more probable.
     ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
@@ -169,30 +147,19 @@ def _nucleus(scaled: Tensor, top_p: float, total: Tensor | None = None, reach: f
         total = upto[:, -1:]
     keep = (upto - mass).double() < top_p * total.double()
     keep[:, :1] = True
-    if reach:
-        keep = ordered >= ordered.masked_fill(~keep, torch.inf).amin(-1, keepdim=True) - reach
     return torch.zeros_like(keep).scatter_(-1, order, keep)
 
 
 def _mass(scaled: Tensor) -> Tensor:
-    """Unnormalised probabilities as integers of scale MASS_SCALE."""
     return (scaled.exp() * MASS_SCALE).long()
 
 
-def _shifted(top_p: float, by: float) -> float:
-    """The share of the mass whose log-odds are higher by so much."""
-    return top_p / (top_p + (1 - top_p) * math.exp(min(-by, 700.0))) if by else top_p
-
-
-def _candidates(
-    logits: Tensor, sampling: Sampling, bound: float = 0.0, doubts: list[Tensor] | None = None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Temperature, and top-k; of a large vocabulary, as many of the most probable tokens as the other filters may keep.
+def _candidates(logits: Tensor, sampling: Sampling, doubts: list[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Apply temperature and top-k; of a large vocabulary, select as many of the most probable tokens as other filters may keep.
 
     Args:
         logits: float32 [rows, vocab], penalties applied.
         sampling: not greedy.
-        bound: how far the difference of two logits may move before they are filtered.
         doubts: as `shortlist`.
 
     Returns:
@@ -203,19 +170,18 @@ def _candidates(
     vocab = logits.shape[-1]
     everything = torch.arange(vocab, device=logits.device)[None]
     if 0 < sampling.top_k < vocab:
-        values, ids = shortlist(logits, sampling.top_k, bound, doubts)
+        values, ids = shortlist(logits, sampling.top_k, doubts)
         return _scaled(values, sampling.temperature), ids, None
     if (sampling.top_p < 1 or sampling.min_p > 0) and vocab > SHORTLIST:
-        values, ids = shortlist(logits, SHORTLIST, doubts=doubts)
+        values, ids = shortlist(logits, SHORTLIST, doubts)
         scaled, total = _scaled(values, sampling.temperature), None
-        reach = bound / sampling.temperature
         # Both filters keep a set from the top down, so a row is done if either of them cuts above its lowest candidate.
         lowest = scaled.masked_fill(scaled.isneginf(), torch.inf).amin(-1, keepdim=True)
-        done = (lowest + reach).exp() < sampling.min_p
+        done = lowest.exp() < sampling.min_p
         if sampling.top_p < 1:
             total = _mass(_scaled(logits, sampling.temperature)).sum(-1, keepdim=True)
-            above = _mass(scaled).masked_fill_(scaled <= lowest + reach, 0).sum(-1, keepdim=True)
-            done |= above.double() >= _shifted(sampling.top_p, reach) * total.double()
+            above = _mass(scaled).masked_fill_(scaled <= lowest, 0).sum(-1, keepdim=True)
+            done |= above.double() >= sampling.top_p * total.double()
         if doubts is not None:
             doubts.append(~done.all())
             return scaled, ids, total
@@ -224,27 +190,21 @@ def _candidates(
     return _scaled(logits, sampling.temperature), everything, None
 
 
-def _cut(scaled: Tensor, sampling: Sampling, total: Tensor | None, reach: float = 0.0) -> Tensor:
-    """Top-p and min-p: `_candidates` with -inf for what they filter out; what differences that move by `reach` may bring in
-    stays. Overwrites `scaled`."""
-    drop = (scaled + reach).exp() < sampling.min_p
-    if sampling.top_p < 1:
-        drop |= ~_nucleus(scaled, _shifted(sampling.top_p, reach), total, reach)
-    return scaled.masked_fill_(drop, -torch.inf)
-
-
 def _filtered(logits: Tensor, sampling: Sampling, doubts: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """Temperature, top-k, top-p, min-p: `_candidates` after every filter."""
-    scaled, ids, total = _candidates(logits, sampling, doubts=doubts)
-    return _cut(scaled, sampling, total), ids
+    """Apply temperature, top-k, top-p and min-p: `_candidates` with -inf for those that are filtered out."""
+    scaled, ids, total = _candidates(logits, sampling, doubts)
+    drop = scaled.exp() < sampling.min_p
+    if sampling.top_p < 1:
+        drop |= ~_nucleus(scaled, sampling.top_p, total)
+    return scaled.masked_fill_(drop, -torch.inf), ids
 
 
 def _read_once(rows: Tensor, compute: Callable[[list[Tensor] | None], Tensor]) -> list[list[float]]:
-    """Read what `compute` gives for some rows, with one wait for the device.
+    """Read the numbers that `compute` returns for some rows, with one wait for the device.
 
     Args:
         rows: logits, for their device: a CPU is asked at once whether a shortlist falls short.
-        compute: gives float64 [rows, n] from the shortlists' `doubts`; called again without them where one was right.
+        compute: returns float64 [rows, n] from the shortlists' `doubts`; called again without them where one was right.
     """
     doubts: list[Tensor] | None = None if rows.device.type == "cpu" else []
     numbers = compute(doubts)
@@ -255,22 +215,16 @@ def _read_once(rows: Tensor, compute: Callable[[list[Tensor] | None], Tensor]) -
     return compute(None).tolist() if read[0][0] else [row[1:] for row in read]
 
 
-# --------------------------------------------------------------------------------------------------------------- choice
-
-
 def draw(
     logits: Tensor, sampling: Sampling, keys: Sequence[int], histories: Sequence[Sequence[int]] | None = None
 ) -> list[int]:
-    """One token per row, the noise of row i from stream `keys[i]`.
+    """Draw one token per row, with the noise of row i from stream `keys[i]`.
 
     Args:
         logits: [rows, vocab], any float type and device; not changed.
-        sampling: the settings; its seed is not looked at.
+        sampling: the settings, without the seed.
         keys: a `noise_key` per row [rows]; unused if greedy.
-        histories: the tokens before each pick [rows]; needed if `sampling.uses_history`.
-
-    Raises:
-        ValueError: the settings look at the history and none was given.
+        histories: the tokens before each pick [rows]; a ValueError if `sampling.uses_history` and there are none.
     """
     logits = penalize(logits, sampling, histories)
     if sampling.greedy:
@@ -292,20 +246,12 @@ def draw(
 def choose(
     logits: Tensor, sampling: Sampling, positions: Sequence[int], histories: Sequence[Sequence[int]] | None = None
 ) -> list[int]:
-    """The target's pick for each row: the argmax at temperature 0, else argmax(log p + Gumbel noise) over what the
+    """Pick the target's token for each row: the argmax at temperature 0, else argmax(log p + Gumbel noise) over what the
     filters keep, which is a sample of softmax (Gumbel 1954; Maddison 2014).
 
     Args:
-        logits: [rows, vocab], any float type and device; not changed.
-        sampling: the settings in force.
+        logits, sampling, histories: as `draw`.
         positions: absolute position of the token that each row predicts [rows].
-        histories: all tokens before each pick [rows]; needed if `sampling.uses_history`.
-
-    Returns:
-        token ids [rows].
-
-    Raises:
-        ValueError: the settings look at the history and none was given.
     """
     keys = () if sampling.greedy else [noise_key(sampling.seed, position) for position in positions]
     return draw(logits, sampling, keys, histories)
@@ -313,64 +259,32 @@ def choose(
 
 def near_ties(
     logits: Tensor,
-    picks: Sequence[int],
     sampling: Sampling,
     positions: Sequence[int],
     bound: float,
     histories: Sequence[Sequence[int]] | None = None,
 ) -> list[bool]:
-    """Whether another token than `choose`'s pick could win if the difference of any two logits moved by less than a bound.
-
-    A rival that the filters may let in then counts, and so does a pick that they may drop. Where no movement of that size
-    changes the pick, the answer is no, but for two cases in which a yes may be too cautious: top-p's edge is taken as far as
-    it goes if all logits above it move one way and all below it the other; a repetition penalty stretches every movement,
-    though it stretches only those of tokens that came before.
-
-    Args:
-        logits, sampling, positions, histories: as `choose`.
-        picks: what that chose [rows].
-        bound: in logits.
-
-    Returns:
-        an answer for each row [rows].
-    """
-    logits = penalize(logits, sampling, histories)
+    """Whether another token than `choose`'s pick could win if the difference of any two logits moved by less than a
+    bound, in logits. Every row counts where filters apply: what they keep may change as well. A repetition penalty
+    stretches movements."""
+    if sampling.filters:
+        return [True] * len(positions)
+    scores = penalize(logits, sampling, histories).float()
     bound *= max(sampling.repetition_penalty, 1 / sampling.repetition_penalty)
-    if sampling.greedy:
-        best = logits.float().topk(2, -1).values
-        return (best[:, 0] - best[:, 1] < bound).tolist()
-    scaled, ids, total = _candidates(_working_copy(logits), sampling, bound)
-    reach = bound / sampling.temperature
-    mine = ids == on_device(picks, ids.device)[:, None]
-    pick, others = scaled.masked_fill(~mine, -torch.inf).amax(-1, keepdim=True), scaled.masked_fill(mine, -torch.inf)
-    above = others > pick - reach  # or may come to lie there
-    found = torch.zeros_like(pick, dtype=torch.bool)
-    if few := 0 < sampling.top_k < logits.shape[-1]:
-        found |= above.sum(-1, keepdim=True) >= sampling.top_k
-    if sampling.min_p > 0:
-        found |= (pick - others.amax(-1, keepdim=True) - reach).exp() < sampling.min_p
-    if sampling.top_p < 1:
-        mass = _mass(scaled.topk(sampling.top_k).values if few else scaled).sum(-1, keepdim=True) if total is None else total
-        share = _mass(others.masked_fill(~above, -torch.inf)).sum(-1, keepdim=True).double() / mass.double()
-        found |= share >= _shifted(sampling.top_p, -reach)
-    noisy = _cut(scaled, sampling, total, reach) + gumbel([noise_key(sampling.seed, position) for position in positions], ids)
-    lead = noisy.masked_fill(~mine, -torch.inf).amax(-1) - noisy.masked_fill(mine, -torch.inf).amax(-1)
-    return (found[:, 0] | (lead < reach)).tolist()
+    if not sampling.greedy:
+        bound /= sampling.temperature
+        ids = torch.arange(scores.shape[-1], device=scores.device)[None]
+        keys = [noise_key(sampling.seed, position) for position in positions]
+        scores = _scaled(_working_copy(scores), sampling.temperature) + gumbel(keys, ids)
+    best = scores.topk(2, -1).values
+    return (best[:, 0] - best[:, 1] < bound).tolist()
 
 
 def warp(logits: Tensor, sampling: Sampling, history: Sequence[int] | None = None) -> Tensor:
-    """Log-probabilities of one row after the filters: the distribution that `choose` samples.
+    """Return the log-probabilities of one row [vocab] after the filters: the distribution that `choose` samples.
 
-    Args:
-        logits: [vocab]; not changed.
-        sampling: the settings in force.
-        history: all tokens before the pick; needed if `sampling.uses_history`.
-
-    Returns:
-        float64 [vocab], -inf for tokens that cannot be picked; at temperature 0 all mass lies on the argmax.
-
-    Raises:
-        ValueError: the settings look at the history and none was given.
+    They are float64, -inf for tokens that cannot be picked; at temperature 0 all mass lies on the argmax. Arguments and errors
+    are those of `draw`.
     """
     row = penalize(_working_copy(logits)[None], sampling, [history] if history is not None else None)
     out = torch.full(row.shape[-1:], -torch.inf, dtype=torch.float64, device=row.device)
@@ -390,7 +304,7 @@ def candidates(
     histories: Sequence[Sequence[int]] | None = None,
     attempts: Sequence[int] | None = None,
 ) -> list[list[tuple[int, float]]]:
-    """A draft model's guesses after each row: what it would pick, and what it would pick if it could not pick that.
+    """List a draft model's guesses after each row: its pick, and its picks if it could not pick those.
 
     At temperature 0 these are the most probable tokens. Else they are a sample without replacement of what the filters keep
     (Gumbel top-k: Kool, van Hoof and Welling, "Stochastic Beams and Where to Find Them", 2019), in the order of drawing. The
@@ -420,13 +334,13 @@ def candidates(
         probabilities = row.float().amax(-1).sub(row.float().logsumexp(-1)).exp()
         return [[(int(token), p)] for token, p in torch.stack([best.double(), probabilities.double()], -1).tolist()]
     if sampling.greedy and row.device.type == "cpu":
-        found = _few(row.float(), count)
-        if found is not None:
-            return found
+        guesses = _few(row.float(), count)
+        if guesses is not None:
+            return guesses
 
     def guess(doubts: list[Tensor] | None) -> Tensor:
         if sampling.greedy:
-            values, ids = shortlist(row.float(), count, doubts=doubts)
+            values, ids = shortlist(row.float(), count, doubts)
             values, order = values.sort(dim=-1, descending=True, stable=True)
             probs = (values - row.float().logsumexp(-1, keepdim=True)).exp()
             return torch.cat([ids.gather(-1, order).double(), probs.double()], -1)
@@ -450,8 +364,8 @@ def candidates(
 
 
 def _few(logits: Tensor, count: int) -> list[list[tuple[int, float]]] | None:
-    """The most probable tokens of each row on a CPU, in a quarter of the time that it takes with `shortlist` for a small
-    vocabulary; None where a tie leaves open which they are."""
+    """Find the most probable tokens of each row on a CPU, in a quarter of `shortlist`'s time for a small vocabulary; None where
+    a tie leaves open which they are."""
     best, ids = logits.softmax(-1).topk(min(count + 1, logits.shape[-1]))
     out = []
     for probs, tokens in zip(best.tolist(), ids.tolist(), strict=True):
@@ -459,8 +373,3 @@ def _few(logits: Tensor, count: int) -> list[list[tuple[int, float]]] | None:
             return None
         out.append(list(zip(tokens[:count], probs, strict=False)))
     return out
-
-
-__all__ = [
-    "Purpose", "candidates", "choose", "draw", "gumbel", "near_ties", "noise_key", "penalize", "shortlist", "uniform", "warp",
-]  # fmt: skip

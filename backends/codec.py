@@ -1,4 +1,4 @@
-"""What the tokenizers of models in memory have in common, and what such a model does with one."""
+"""Base classes of the tokenizers of models in memory, and of such models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 AHEAD = ("\n", "a")
-"""What a part of a text is tokenized behind, so that it does not start one: the second where the part merges with the first."""
+"""Texts to tokenize a part behind, so that it does not start a text: the second where the part merges with the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Codec(ABC):
         """Whether there is a chat template."""
         return self._template is not None
 
-    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The template's variables for a word of `think`, and those that are given."""
-        return self._template.variables(think, given) if self._template is not None else no_variables(think, given)
+    def variables(self, think: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Collect the template's variables (see `Model.variables`)."""
+        return self._template.variables(think, values) if self._template is not None else no_variables(think, values)
 
     @property
     def reads_text(self) -> bool:
@@ -67,7 +67,7 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Token ids of plain text, with BOS if the model wants one, never with EOS: a prompt goes on."""
+        """Encode plain text, with BOS if the model wants one, never with EOS: a prompt goes on."""
 
     def encode_chat(
         self,
@@ -75,11 +75,8 @@ class Codec(ABC):
         cancelled: Callable[[], bool] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. What is protected becomes text where a message spells it.
-
-        Raises:
-            UserError, Cancelled: as `Template.render`; or there is no template.
-        """
+        """Encode a chat up to where the next answer starts (see `Template.render`). Protected tags become text where a
+        message spells them."""
         if self._template is None:
             raise UserError("This model has no chat template. Use plain completion (--raw).")
         chat = [{name: marked(value, self._protected) for name, value in message.items()} for message in messages]
@@ -87,14 +84,14 @@ class Codec(ABC):
 
     @abstractmethod
     def _encode_rendered(self, text: str) -> list[int]:
-        """Ids of what a template wrote, in which what stands between marks is text, whatever it spells."""
+        """Encode a template's output, in which everything between marks is text."""
 
     @abstractmethod
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of token ids: special tokens left out, spaces as they are."""
+        """Decode token ids: special tokens left out, spaces as they are."""
 
     def pieces(self) -> list[str]:
-        """The text of each id when alone; special tokens by name, ids without text as <id>."""
+        """List the text of each id when alone; special tokens by name, ids without text as <id>."""
         if self._pieces is None:
             self._pieces = self._each_piece()
         return self._pieces
@@ -103,11 +100,7 @@ class Codec(ABC):
     def _each_piece(self) -> list[str]: ...
 
     def grammar_tokenizer(self) -> LLTokenizer:
-        """The vocabulary as llguidance reads it.
-
-        Raises:
-            UserError: it is not made of the parts that llguidance knows.
-        """
+        """Build the vocabulary as llguidance reads it, unless it has parts that llguidance does not know."""
         if self._for_grammars is None:
             from llguidance import LLTokenizer, TokenizerWrapper
 
@@ -121,20 +114,20 @@ class Codec(ABC):
 
     @abstractmethod
     def _bytes_of_tokens(self) -> list[bytes]:
-        """The bytes of each token, control tokens by name."""
+        """List the bytes of each token, control tokens by name."""
 
     @abstractmethod
     def _cut(self, text: str) -> list[int]:
-        """Ids of a text in the middle of another, none of which is protected."""
+        """Encode a text in the middle of another without protected ids."""
 
 
 class CodecModel(Model):
-    """A model in memory, with its tokenizer beside it."""
+    """A model in memory with its tokenizer."""
 
     _codec: Codec
 
     def size(self, context: int | None) -> int:
-        """The context of a session that is asked to hold so many tokens; None for all that the model can."""
+        """Limit the context of a session to the model's; None for that."""
         size = self.info.context if context is None else min(context, self.info.context)
         if size < 1:
             raise UserError("context must be 1 or more.")
@@ -147,8 +140,8 @@ class CodecModel(Model):
     def encode(self, text: str) -> list[int]:
         return self._codec.encode(text)
 
-    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        return self._codec.variables(think, given)
+    def variables(self, think: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        return self._codec.variables(think, values)
 
     def encode_chat(
         self,

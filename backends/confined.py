@@ -35,7 +35,7 @@ class Broken(Exception):
 
 
 class Confined:
-    """A process that runs calls, one after the other. It starts with the first, and anew after one that ended it."""
+    """A process that runs calls, one after the other. It starts with the first call, and again after a call that ended it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -104,13 +104,13 @@ class Confined:
         """Name the cause of the process's end, in a few words."""
         assert self._errors is not None
         self._errors.seek(0)
-        said = self._errors.read().decode("utf-8", "replace").strip()
+        output = self._errors.read().decode("utf-8", "replace").strip()
         if code == -signal.SIGXCPU:
             return f"it did not finish within {seconds:.0f} seconds"
-        if "memory allocation" in said or "MemoryError" in said or code == -signal.SIGKILL:
+        if "memory allocation" in output or "MemoryError" in output or code == -signal.SIGKILL:
             return TOO_MUCH
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"reading it ended with {how}" + (f": {said.splitlines()[-1][:200]}" if said else "")
+        return f"reading it ended with {how}" + (f": {output.splitlines()[-1][:200]}" if output else "")
 
     def close(self) -> None:
         """End the process."""
@@ -126,7 +126,6 @@ class Confined:
 
 
 def _limit(kind: int, most: int) -> None:
-    """Set one of this process's limits, unless a hard one is lower."""
     hard = resource.getrlimit(kind)[1]
     with suppress(ValueError, OSError):
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -1,4 +1,4 @@
-"""What a loaded model is and can do here: plain data, which crosses to the process that draws."""
+"""Properties and capabilities of a loaded model: plain data, which crosses to the process that draws."""
 
 from __future__ import annotations
 
@@ -9,22 +9,13 @@ from itertools import pairwise
 from typing import Literal
 
 Label = Literal["identical", "identical but for near ties", "same distribution", "lossy"]
-"""How far a method's text may be from plain decoding's. *identical*: the same tokens, or, where larger passes round otherwise,
+"""Distance of a method's text from plain decoding's. *identical*: the same tokens, or, where larger passes round otherwise,
 the same but for near ties; *same distribution*: other tokens, drawn with the same probabilities; *lossy*: neither."""
-
-
-UPTO = "This model may read a text otherwise from {} on, which is not proven, so nothing is drafted beyond that length."
-
-
-def shortest(lengths: Mapping[str, int]) -> str:
-    """Return the shortest of some lengths as a sentence names it."""
-    name, length = min(lengths.items(), key=lambda entry: entry[1])
-    return f"{length:,} tokens ({name} in its configuration)"
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model can do here. Tested at load by evaluating it, never inferred from its name."""
+    """Capabilities of a model on this machine: tested at load by evaluating it, never inferred from its name."""
 
     tree: bool = True
     """A branching tree gives the same logits as its paths evaluated one by one."""
@@ -35,8 +26,6 @@ class Capabilities:
     states: bool = False
     """Sessions with taps work: `Session.states` gives the model's own hidden states. Few ever ask, so only what rules it out is
     known at load; the first session with taps tests it, and where it fails, the model's info says so from then on."""
-    reach: int | None = None
-    """Up to how many tokens of text trees and chains are proven; None for every length. Beyond it nothing is drafted."""
     exact: bool = True
     """The passes that methods make give the bits of plain passes along each tree's first path; or the weights are float32."""
     most: int | None = None
@@ -48,13 +37,13 @@ class Capabilities:
     measured: int = 0
     """Tokens that were compared at load in passes of several sizes."""
     turned: int = 0
-    """How many of them had another token's logit above plain decoding's choice."""
+    """Those of them where another token had a higher logit than plain decoding's choice."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """For each capability above that is False, one sentence that says why."""
 
     @property
     def identical(self) -> Label:
-        """The label of a method that verifies by exact match."""
+        """Label of a method that verifies by exact match."""
         return "identical" if self.exact else "identical but for near ties"
 
     @property
@@ -67,31 +56,31 @@ NOT_NUMBERS = (
     "This model computes NaN instead of scores, so its answers mean nothing. Its file is damaged (download it again), or its "
     "dtype is too narrow (try --dtype float32)."
 )
-"""Why nothing can be proven of a model whose numbers overflow."""
+"""Reason why nothing can be proven of a model whose numbers overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How a model thinks before it answers, and how that is switched: found out from its chat template and its tokenizer."""
+    """A model's thinking before its answers and its switches, derived from its chat template and its tokenizer."""
 
     words: tuple[str, ...] = ()
-    """What `think` may be, in the order to cycle through: off, on, low, medium, high …; empty where it cannot be switched."""
+    """Values of `think`, in the order to cycle through: off, on, low, medium, high …; empty where it cannot be switched."""
     default: str = ""
     """Which of them the template takes by itself; empty if none of them says it."""
     marks: tuple[str, str] = ("", "")
-    """What the model writes before and behind a thought, as text."""
+    """Text that the model writes before and behind a thought."""
     opened_by: Literal["model", "prompt", "closed"] = "model"
-    """By default. model: it writes the first mark if it wants to think; prompt: the prompt ends with that mark; closed: the
+    """Default: *model* writes the first mark if it wants to think; prompt: the prompt ends with that mark; closed: the
     prompt says that nothing is thought."""
     kept: Literal["none", "last", "all"] = "none"
     """Thoughts of which earlier turns the template puts into the next prompt."""
     carrier: str = ""
-    """How an earlier thought goes into the template: the message's field (`reasoning_content`, `thinking`, …), `parts` or
+    """Place of an earlier thought in the template: the message's field (`reasoning_content`, `thinking`, …), `parts` or
     `blocks` of the content, `content` (in the content itself), or empty for not at all."""
     variables: tuple[str, ...] = ()
     """Variables that the template reads, which `template_vars` may set."""
     sentence: str = ""
-    """How it thinks and how to switch it."""
+    """Explanation of its thinking and of the switches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +107,7 @@ class ModelInfo:
     vocabulary: int = 0
     """Rows of the LM head: how many token ids can be chosen."""
     context: int = 0
-    """How many tokens the model can see at once."""
+    """Most tokens that the model can see at once."""
     eos_ids: tuple[int, ...] = ()
     has_template: bool = True
     """Whether the model has a chat template; without one, prompts are plain completions."""
@@ -133,12 +122,11 @@ class ModelInfo:
     embeddings: int | None = None
     """Rows of the table of embeddings: how many token ids can be read. None for as many as can be chosen."""
     pass_seconds: tuple[tuple[int, float], ...] = ()
-    """What passes over 1, 2, … nodes take: (nodes, seconds), behind a short text; a `PassCosts` can begin with it. See
-    `pass_times.pass_seconds`."""
+    """(nodes, seconds) of passes behind a short text (see `pass_times.pass_seconds`)."""
     timed: float = 0.0
     """When that was measured (Unix time)."""
     thinking: Thinking | None = None
-    """How it thinks; None if it does not."""
+    """Its thinking; None without any."""
 
     active: float = 1.0
     """Share of a mixture's experts that a token is sent to."""
@@ -159,7 +147,7 @@ class ModelInfo:
 
     @property
     def readable(self) -> int:
-        """How many token ids can be read."""
+        """Number of token ids that can be read."""
         return self.vocabulary if self.embeddings is None else self.embeddings
 
 
@@ -196,11 +184,11 @@ def plain_passes(curve: tuple[tuple[int, float], ...]) -> Sequence[float]:
 
 @lru_cache(maxsize=32)
 def least_share(curve: tuple[tuple[int, float], ...]) -> float:
-    """The least that a further node adds to a pass, on average over a pass of the best size, in plain passes."""
+    """Return the least that a further node adds to a pass, on average over a pass of the best size, in plain passes."""
     costs = plain_passes(curve)
     return max(0.0, min((costs[n] - 1) / (n - 1) for n in range(2, MOST_NODES + 1)))
 
 
-def token_id(told: object, vocabulary: int) -> int | None:
-    """A token id from a model's files; None if it is not one."""
-    return told if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < vocabulary else None
+def token_id(value: object, vocabulary: int) -> int | None:
+    """Check a token id from a model's files; None if it is not one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < vocabulary else None

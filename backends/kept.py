@@ -1,4 +1,4 @@
-"""What was measured of a model, kept in the cache folder for each file, build and machine."""
+"""Measurements of models, kept in the cache folder for each file, build and machine."""
 
 from __future__ import annotations
 
@@ -32,23 +32,17 @@ def identity(files: Iterable[Path]) -> list[tuple[str, int, int]]:
 def recall(kind: str, about: Sequence[Any]) -> dict[str, Any]:
     """Return what was kept, with the Unix time under "measured"; empty if there is nothing, or it is old or damaged."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        kept = read_json(_path(kind, about))
-        if 0 <= time.time() - float(kept["measured"]) < OLDEST:
-            return dict(kept)
+        measurement = read_json(_path(kind, about))
+        if 0 <= time.time() - float(measurement["measured"]) < OLDEST:
+            return dict(measurement)
     return {}
 
 
-def keep(kind: str, about: Sequence[Any], found: dict[str, Any]) -> None:
-    """Keep what was found, where the disk lets us.
-
-    Args:
-        kind: of the measurement: a folder's name.
-        about: plain data that is different where it may come out otherwise: the file, the runtime's version, threads, settings.
-            Our version and the machine are added.
-        found: plain data.
-    """
+def keep(kind: str, about: Sequence[Any], measurement: dict[str, Any]) -> None:
+    """Keep a measurement, of plain data, where the disk lets us. `about` is different wherever it may come out
+    otherwise: the file, the runtime's version, threads, settings; our version and the machine are added."""
     with suppress(OSError):
-        write_json(_path(kind, about), {**found, "measured": time.time()})
+        write_json(_path(kind, about), {**measurement, "measured": time.time()})
 
 
 def _path(kind: str, about: Sequence[Any]) -> Path:

@@ -43,10 +43,7 @@ class Loader:
         return self.load(later or self.options)
 
     def beside(self, name: str, target: Model) -> Head:
-        """Load the trained drafter for a target.
-
-        Args:
-            name: as the user named it.
+        """Load the trained drafter for a target, under the name that the user gave it.
 
         Raises:
             UserError: it cannot draft for this target; says why.
@@ -63,12 +60,12 @@ class Loader:
 
 
 def builtin_path(name: str = BUILTIN) -> Path:
-    """The folder of one of SHIPPED."""
+    """Return the folder of one of SHIPPED."""
     return Path(__file__).resolve().parent.parent / "builtin" / "weights" / SHIPPED[name]
 
 
 def builtin_gguf(name: str = BUILTIN) -> Path:
-    """The same model as a GGUF file."""
+    """Return the same model as a GGUF file."""
     folder = builtin_path(name)
     return folder.with_name(f"{folder.name}-Q8_0.gguf")
 
@@ -86,7 +83,6 @@ def _on_llama(spec: str, options: LoadOptions) -> bool:
 
 
 def _check_backend(spec: str, options: LoadOptions, gguf: bool) -> None:
-    """Reject a runtime that cannot read this model."""
     if options.backend == ("transformers" if gguf else "llama.cpp"):
         other = "GGUF files run on llama.cpp only" if gguf else "llama.cpp runs only GGUF files"
         raise UserError(f"{spec} does not run on {options.backend}: {other}. Leave out --backend or choose another file.")
@@ -122,11 +118,7 @@ def find_model(
     progress: StageProgress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Loader:
-    """Find a model, and download it if it is on the Hub, without loading it. Arguments and errors are those of `load_model`.
-
-    Returns:
-        a function that loads it.
-    """
+    """Find a model, and download it if it is on the Hub, without loading it. Arguments and errors are those of `load_model`."""
     first = options or LoadOptions()
     if is_url(spec):
         raise UserError(f"{spec} is a server, which can only be the chat's own model. Name a model of this machine here.")
@@ -175,14 +167,13 @@ def find_model(
 
 
 def _of_another_runtime(spec: str) -> Model | None:
-    """The model that a runtime outside this package has under a name; None without one."""
+    """Load a model from a runtime outside this package; None if it has none of that name."""
     module, _, function = os.environ.get(RUNTIME, "").partition(":")
-    found: Model | None = getattr(import_module(module), function)(spec) if module else None
-    return found
+    model: Model | None = getattr(import_module(module), function)(spec) if module else None
+    return model
 
 
 def _alone(spec: str, head: Format) -> Model:
-    """Refuse a trained drafter as a model."""
     raise UserError(
         f"{spec} is a trained drafter ({head.title}), not a model of its own. Load the model that it was made for, and give "
         "this one as --draft-model."
@@ -192,7 +183,7 @@ def _alone(spec: str, head: Format) -> Model:
 def _find_gguf(
     file: Path, spec: str, options: LoadOptions, progress: StageProgress | None, cancelled: Callable[[], bool] | None
 ) -> Loader:
-    """The loader of a GGUF file. A damaged file or a missing runtime is reported before torch is imported."""
+    """Make the loader of a GGUF file. A damaged file or a missing runtime is reported before torch is imported."""
     from .files.gguf_file import read_header, read_layout
     from .llama.library import library
 

@@ -50,7 +50,7 @@ of_gguf = partial(at_load, group="GGUF models")
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """Options of a model's load."""
+    """Options for loading a model."""
 
     device: str = at_load("auto", "Device: auto, cpu, cuda, cuda:N, mps or xpu.", "DEVICE", **DEVICE)
     """auto takes the accelerator that torch finds, else the CPU."""
@@ -66,7 +66,7 @@ class LoadOptions:
         unset="the model's own limit",
     )
     threads: int | None = at_load(None, "CPU threads; by default all physical cores.", "N", low=1, unset="all physical cores")
-    """By default fewer where a large model's passes are quicker so."""
+    """The default is fewer where a large model's passes are quicker with fewer."""
     revision: str | None = at_load(
         None, "Branch, tag or commit of the model's Hub repository.", title="Hub revision", unset="the main one"
     )
@@ -88,7 +88,7 @@ class LoadOptions:
         choices=("auto", "on", "off"),
         title="Equal bits",
     )
-    """Where passes of every size give its bits, nothing is held back and nothing is paid."""
+    """Costs nothing where passes of every size give these bits."""
     gpu_layers: int | None = of_gguf(
         None,
         "GGUF: layers on the GPU; 0 for none, by default all if there is a GPU.",

@@ -26,7 +26,7 @@ FIRST_SIZES = (1, 2, 4, 8, 16)
 BEHIND = 64
 """Tokens in the cache meanwhile."""
 TOKENS = BEHIND + max(SIZES)
-"""How many token ids a measurement takes."""
+"""Token ids that a measurement takes."""
 
 ROUNDS = 2
 """Rounds over all sizes in an idle machine, of which the least counts; the first of them warms up."""
@@ -42,19 +42,18 @@ again."""
 
 
 def pass_seconds(session: Session, text: Sequence[int], tick: Callable[[], None], *, cpu: bool) -> Curve:
-    """Measure what passes of a few nodes take here and now: the least of some rounds.
+    """Measure the seconds of passes by their nodes: the least of some rounds.
 
-    On a CPU the time is that which this thread computes, of which it has a share in all that several do: what other programs
-    take is not in it.
+    On a CPU only the computing time of this thread counts, in which it takes its share of all work: other programs do not.
 
     Args:
-        session: what was in it goes; where it is too small, there are fewer sizes.
+        session: its text goes; where it is too small, there are fewer sizes.
         text: TOKENS ids of a text.
-        tick: told after each pass; may raise Cancelled.
+        tick: called after each pass; may raise Cancelled.
         cpu: whether the model runs on the CPU.
     """
-    if given := given_curve():
-        return given
+    if curve := given_curve():
+        return curve
     sizes = [n for n in SIZES if BEHIND + n <= session.context]
     if not sizes:
         return ()
@@ -63,45 +62,37 @@ def pass_seconds(session: Session, text: Sequence[int], tick: Callable[[], None]
     session.prefill(text[:BEHIND])
     tick()
     least: dict[int, float] = {}
-    begun = time.perf_counter()
+    first = time.perf_counter()
     quiet = rounds = 0
-    while rounds < MOST_ROUNDS and quiet < ROUNDS and (time.perf_counter() - begun < SECONDS or not rounds):
-        taken = 0.0
+    while rounds < MOST_ROUNDS and quiet < ROUNDS and (time.perf_counter() - first < SECONDS or not rounds):
+        total = 0.0
         started = time.perf_counter()
         # The sizes that count most come first, so that time can run out on the others.
         for n in sorted(sizes, key=lambda n: n not in FIRST_SIZES):
             if n > TWICE and n in least and quiet == rounds:
                 continue
-            if n not in FIRST_SIZES and n not in least and time.perf_counter() - begun > SECONDS:
+            if n not in FIRST_SIZES and n not in least and time.perf_counter() - first > SECONDS:
                 continue
             start = clock()
             session.evaluate(text[BEHIND : BEHIND + n], range(ROOT, n - 1))
             seconds = clock() - start
             session.commit(())
             tick()
-            taken += seconds
+            total += seconds
             least[n] = min(seconds, least.get(n, seconds))
         rounds += 1
-        quiet += taken > BUSY * (time.perf_counter() - started)
+        quiet += total > BUSY * (time.perf_counter() - started)
     session.rewind(0)
     return tuple(sorted(least.items()))
 
 
 def kept_curve(about: Sequence[Any], measure: Callable[[], Curve]) -> tuple[Curve, float]:
-    """Read the curve that was kept of a file, or measure it and keep it.
-
-    Args:
-        about: as of `keep`.
-        measure: gives the curve.
-
-    Returns:
-        the curve, and when it was measured (Unix time).
-    """
-    kept = recall("passes", about)
+    """Recall the curve of a file (see `keep`), or measure it and keep it; return it with the Unix time of its measurement."""
+    measurement = recall("passes", about)
     with suppress(ValueError, TypeError, KeyError):
-        curve = tuple((int(nodes), float(seconds)) for nodes, seconds in kept["seconds"])
+        curve = tuple((int(nodes), float(seconds)) for nodes, seconds in measurement["seconds"])
         if all(nodes > 0 and seconds > 0 for nodes, seconds in curve):
-            return curve, float(kept["measured"])
+            return curve, float(measurement["measured"])
     curve = measure()
     keep("passes", about, {"seconds": curve})
     return curve, time.time()
@@ -117,7 +108,11 @@ def given_curve() -> Curve:
     if not text:
         return ()
     try:
-        curve = tuple(sorted((int(nodes), float(taken) / 1000) for nodes, taken in (each.split(":") for each in text.split())))
+        curve = tuple(
+            sorted(
+                (int(nodes), float(milliseconds) / 1000) for nodes, milliseconds in (part.split(":") for part in text.split())
+            )
+        )
     except ValueError:
         curve = ()
     if not curve or curve[0][0] != 1 or not all(seconds > 0 for _, seconds in curve):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .rounding import example
-
 TEXT = """\
 The harbour town of Ellerby lies where a small river meets the sea. Its houses are built of grey stone, and most of them have
 blue doors, because a merchant once brought home a ship full of blue paint and could not sell it anywhere else. In winter the
@@ -55,14 +53,8 @@ class Encoder(Protocol):
 
 
 def proof_text(codec: Encoder | None, vocabulary: int, count: int) -> list[int]:
-    """Encode the text, with BOS where the tokenizer puts one before a text; repeat it where it is too short.
-
-    Args:
-        codec: the model's tokenizer; None if it has none.
-        vocabulary: how many token ids the model can read.
-        count: how many ids to give.
-    """
+    """Encode `count` ids of the text, with BOS where the tokenizer puts one before a text; repeat it where it is too short."""
     ids = [token for token in codec.encode(TEXT) if token < vocabulary] if codec is not None and codec.reads_text else []
     if not ids:
-        return example(vocabulary, count)
+        return [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(count)]  # spread over the vocabulary
     return [ids[i % len(ids)] for i in range(count)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from operator import mul
 
 import torch
@@ -21,14 +21,8 @@ from .base import ROOT, Session
 from .info import Capabilities
 from .options import StageProgress
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of what a load proves or measures: what is kept of earlier loads no longer counts."""
-
-PREFIX = 6
-"""Tokens of a proof before its tree: more than `hf/proving/lengths.py` has in its windows, so that these matter."""
-PARENTS = (ROOT, 0, 0, 1, 2)
-"""The tree: one root, two children, one grandchild below each."""
-PATHS = ((0, 1, 3), (0, 2, 4))
 
 STEPS = 8
 """Tokens that are evaluated one by one, and then again in passes of several."""
@@ -48,25 +42,21 @@ LARGE = 1_000_000_000
 """Parameters of a model on the CPU that leaves out the longest text: it would take many seconds of its load."""
 
 TOKENS = max(CONTEXTS) + STEPS + 1
-"""How many token ids a measurement needs, and slots besides a tree's."""
+"""Token ids that a measurement needs, and slots besides a tree's."""
 
 PASSES = len(CONTEXTS) * (STEPS + sum(-(-STEPS // size) for size in SIZES) + 4)
 
 SAFETY = 3.0
-"""Times the most that a lead was seen to move within which near ties are looked for: a few dozen tokens were measured."""
-
+"""A near tie is this many times the largest observed change of a lead: a few dozen tokens were measured."""
+LEAST_UNITS = 3
+"""Least near tie, in units of the largest logit's last place (seen at most: 0.7 units in 1,676 nodes)."""
 LEAST = 0.05
-"""Least near tie, in units of the logits' standard deviation. Where activations are rounded to eight bits, or the cache to
-sixteen, most tokens move little or not at all and a few by 0.002 to 0.014: a measurement of few tokens misses them."""
-
-
-def example(vocabulary: int, count: int) -> list[int]:
-    """Return ids spread over a vocabulary, for models that were made without a tokenizer."""
-    return [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(count)]
+"""Least near tie otherwise, in units of the logits' standard deviation. Where activations are rounded to eight bits, or the
+cache to sixteen, most tokens move little or not at all and a few by 0.002 to 0.014: a measurement of few tokens misses them."""
 
 
 def ticking(most: int, progress: StageProgress | None, cancelled: Callable[[], bool] | None) -> Callable[[], None]:
-    """Return what a proof of `most` passes calls after each: it reports progress, and raises Cancelled where asked to."""
+    """Return the function to call after each of `most` passes of a proof: it reports progress, and raises Cancelled."""
     done = 0
 
     def tick() -> None:
@@ -82,7 +72,7 @@ def ticking(most: int, progress: StageProgress | None, cancelled: Callable[[], b
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """How passes of many nodes differ from passes of one, over chains of passes as answers have them."""
+    """Differences of passes of many nodes from passes of one, over chains of passes as answers have them."""
 
     equal: tuple[int, ...]
     """Sizes of SIZES whose chains had equal bits in every text."""
@@ -91,11 +81,9 @@ class Rounding:
     measured: int
     """Tokens that were measured, by any size."""
     turned: int
-    """How often another token had the highest logit."""
-    highest: float
-    """Greatest logit, without its sign."""
+    """Cases where another token had the highest logit."""
     side: float
-    """How close two choices beside a tree's first path must be for the next pass to decide, in logits."""
+    """Logit gap below which the next pass decides between two choices off a tree's first path."""
 
     @property
     def exact(self) -> bool:
@@ -105,23 +93,14 @@ class Rounding:
     @property
     def most(self) -> int:
         """Nodes of the largest pass up to which every size has equal bits; 1 if there is none."""
-        largest = 1
-        for size in SIZES:
-            if size not in self.equal:
-                break
-            largest = size
-        return largest
+        return [1, *takewhile(self.equal.__contains__, SIZES)][-1]
 
 
 def straightest(parents: Sequence[int], first: int) -> list[int] | None:
-    """The place of each new node among the slots that its pass takes; None for their own order.
+    """Assign each new node a place among the slots of its pass; None for their own order. Their ids begin at `first`.
 
     Each node's first child, which drafters think likeliest, follows it: the likeliest path has the slots that plain decoding
     gives it, and with them its bits.
-
-    Args:
-        parents: of the new nodes [n].
-        first: id of the first of them.
     """
     if len(parents) < 3:
         return None
@@ -131,90 +110,75 @@ def straightest(parents: Sequence[int], first: int) -> list[int] | None:
             main.append(i)
     if main[-1] == len(main) - 1:
         return None
-    taken = set(main)
+    order = [*main, *sorted({*range(len(parents))}.difference(main))]
     place = [0] * len(parents)
-    for at, i in enumerate((*main, *(i for i in range(len(parents)) if i not in taken))):
+    for at, i in enumerate(order):
         place[i] = at
     return place
 
 
-class Measurement:
-    """Compares passes of several nodes with passes of one in a session.
-
-    Args:
-        session: what was in it goes; if it holds fewer than TOKENS and a tree, the texts are shorter.
-        tick: called after each pass; may raise Cancelled.
-        tree: whether branching trees work.
-    """
+class _Measurement:
+    """Comparison of passes of several nodes with passes of one in a session, over texts of several lengths."""
 
     def __init__(self, session: Session, tick: Callable[[], None], *, tree: bool) -> None:
-        self._session, self._tick, self._tree = session, tick, tree
-        self._equal = set(SIZES)
-        self._rest = True
-        self._measured = self._turned = 0
-        self._highest = self._spread = self._side = 0.0
+        self._session = session
+        self._tick = tick
+        self._tree = tree
+        self.equal = set(SIZES)
+        self.rest = True
+        self.measured = self.turned = 0
+        self.highest = 0.0
+        """Greatest logit, without its sign."""
+        self.spread = 0.0
+        """Standard deviation of logits."""
+        self.moved = 0.0
+        """Greatest change of the lead of the best token over the second best, off a tree's first path."""
 
     def add(self, text: Sequence[int], length: int) -> None:
-        """Measure the steps of a text behind its first `length` tokens.
-
-        Args:
-            text: ids [length + steps + 1]; the last one is a wrong guess.
-            length: tokens before the steps.
-        """
+        """Measure the steps of a text [length + steps + 1] behind its first `length` tokens; the last one is a wrong guess."""
         session, steps, wrong = self._session, list(text[length:-1]), text[-1]
         session.align(text[:length])
         session.prefill(text[session.length : length])
         self._tick()
-        alone = self._chains(steps, 1)
-        plain, top = torch.cat(alone), torch.cat(alone).topk(2, dim=-1)
-        self._highest, self._spread = max(self._highest, float(plain.abs().max())), max(self._spread, float(plain.std()))
+        plain = self._chains(steps, 1)
+        best = plain.topk(2, dim=-1)
+        self.highest = max(self.highest, float(plain.abs().max()))
+        self.spread = max(self.spread, float(plain.std()))
         for size in SIZES:
             session.rewind(length)
-            rows = torch.cat(self._chains(steps, size))
+            rows = self._chains(steps, size)
             if not torch.equal(rows, plain):
-                self._equal.discard(size)
-            self._measured += len(rows)
+                self.equal.discard(size)
+            self.measured += len(rows)
             # Equal logits are no turn: half types have many.
-            self._turned += int((rows.amax(-1) > rows.gather(1, top.indices[:, :1])[:, 0]).sum())
-        if self._tree and len(steps) > 3:  # as a tree's first path, with wrong guesses beside it
+            self.turned += int((rows.amax(-1) > rows.gather(1, best.indices[:, :1])[:, 0]).sum())
+        if self._tree and len(steps) > 3:  # as a tree's first path, between wrong guesses
             session.rewind(length)
-            nodes, parents, path = [*steps[:2], wrong, steps[2], wrong, wrong], [ROOT, 0, 0, 1, 1, 3], (0, 1, 3)
-            rows = self._logits(nodes, parents, path)
-            kept = session.exact(path)
-            self._rest = self._rest and torch.equal(rows[:kept], plain[:kept])
-            # Beside the first path, which is wrong from its second node on.
+            path = (0, 1, 3)
+            rows = self._logits([*steps[:2], wrong, steps[2], wrong, wrong], [ROOT, 0, 0, 1, 1, 3], path)
+            exact = session.exact(path)
+            self.rest = self.rest and torch.equal(rows[:exact], plain[:exact])
+            # Off the first path, which is wrong from its second node on.
             session.rewind(length)
             rows = self._logits([steps[0], wrong, wrong, *steps[1:4]], [ROOT, 0, 1, 0, 3, 4], (3, 4, 5))
-            moved = _leads(rows, top.indices[1:4]) - (top.values[1:4, 0] - top.values[1:4, 1])
-            self._side = max(self._side, float(moved.abs().max()))
+            moved = rows.gather(1, best.indices[1:4]) - best.values[1:4]
+            self.moved = max(self.moved, float(moved.diff(dim=1).abs().max()))
         # Behind the prompt's end, in its pass.
         before = min(length, BEFORE)
         session.rewind(length - before)
         chain = [*text[length - before : length], *steps]
         rows = self._logits(chain, range(ROOT, len(chain) - 1), range(before, len(chain)))
-        self._rest = self._rest and torch.equal(rows, plain)
+        self.rest = self.rest and torch.equal(rows, plain)
         session.rewind(length - before)
 
-    def found(self) -> Rounding:
-        """Return what all texts gave; the session is emptied."""
-        self._session.rewind(0)
-        return Rounding(
-            equal=tuple(size for size in SIZES if size in self._equal),
-            rest=self._rest,
-            measured=self._measured,
-            turned=self._turned,
-            highest=self._highest,
-            side=max(SAFETY * self._side, LEAST * self._spread),
-        )
-
-    def _chains(self, steps: Sequence[int], size: int) -> list[Tensor]:
-        """Logits of all steps, evaluated and committed in passes of `size`."""
+    def _chains(self, steps: Sequence[int], size: int) -> Tensor:
+        """Evaluate and commit all steps in passes of `size`; return their logits [steps, vocab]."""
         rows = []
         for begin in range(0, len(steps), size):
             part = steps[begin : begin + size]
             rows.append(self._logits(part, range(ROOT, len(part) - 1), range(len(part))))
             self._session.commit(range(len(part)))
-        return rows
+        return torch.cat(rows)
 
     def _logits(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int]) -> Tensor:
         logits: Tensor = self._session.evaluate(tokens, parents, rows).logits  # type: ignore[attr-defined]
@@ -222,26 +186,40 @@ class Measurement:
         return logits.float().clone()
 
 
-def _leads(rows: Tensor, best: Tensor) -> Tensor:
-    """Return how far the logits [n, vocab] of the better of two tokens [n, 2] lie above those of the other [n]."""
-    return rows.gather(1, best[:, :1])[:, 0] - rows.gather(1, best[:, 1:])[:, 0]
-
-
 def measure(
-    session: Session, text: Sequence[int], tick: Callable[[], None], *, tree: bool, contexts: Sequence[int] = CONTEXTS
+    session: Session,
+    text: Sequence[int],
+    tick: Callable[[], None],
+    *,
+    tree: bool,
+    contexts: Sequence[int] = CONTEXTS,
+    steps: int = STEPS,
+    unit: float = 0.0,
 ) -> Rounding:
     """Measure the rounding of passes behind texts of several lengths.
 
     Args:
-        session, tick, tree: as of `Measurement`.
-        text: TOKENS ids of a text.
+        session: its text goes; if it holds fewer than TOKENS and a tree, the texts are shorter.
+        text: ids of a text: the longest of `contexts`, `steps` and one more.
+        tick: called after each pass; may raise Cancelled.
+        tree: whether branching trees work.
         contexts: lengths of the texts.
+        steps: tokens to measure behind each of them.
+        unit: last place of the logits, relative to them, where nothing but that rounds; 0 where more does.
     """
-    measurement = Measurement(session, tick, tree=tree)
-    room = session.context - STEPS - 3
+    measurement = _Measurement(session, tick, tree=tree)
+    room = session.context - steps - 3
     for length in sorted({min(length, room) for length in contexts}):
-        measurement.add(text[: length + STEPS + 1], length)
-    return measurement.found()
+        measurement.add(text[: length + steps + 1], length)
+    session.rewind(0)
+    least = LEAST_UNITS * unit * measurement.highest if unit else LEAST * measurement.spread
+    return Rounding(
+        equal=tuple(size for size in SIZES if size in measurement.equal),
+        rest=measurement.rest,
+        measured=measurement.measured,
+        turned=measurement.turned,
+        side=max(SAFETY * measurement.moved, least),
+    )
 
 
 MIXED = (0.3, 0.6, 0.9)
@@ -249,12 +227,8 @@ MIXED = (0.3, 0.6, 0.9)
 
 
 def drafting_gain(curve: Sequence[tuple[int, float]], most: int | None = None) -> float:
-    """Tokens for the time of one plain pass that the best chains bring, as a mean over texts of all kinds.
-
-    Args:
-        curve: (nodes, seconds) of passes, the first of one node.
-        most: nodes of the largest pass; None for any.
-    """
+    """Estimate the tokens for the time of one plain pass that the best chains bring, of `most` nodes at most, as a mean
+    over texts of all kinds. `curve` is (nodes, seconds) of passes, the first of one node."""
     costs = [(nodes, seconds / curve[0][1]) for nodes, seconds in curve if most is None or nodes <= most]
     gains = []
     for chance in MIXED:
@@ -266,21 +240,16 @@ def drafting_gain(curve: Sequence[tuple[int, float]], most: int | None = None) -
 NO_SIZE = "No pass of several tokens gives this model's plain bits here, so nothing is drafted. Load it with --exact auto."
 
 MOST_COST = 1.15
-"""What `identical` may cost under `--exact auto`, as a ratio of speeds."""
+"""Highest cost of `identical` under `--exact auto`, as a ratio of speeds."""
 
 
-def promise(found: Capabilities, rounding: Rounding, *, hold: bool) -> Capabilities:
-    """Return what a model can do with what is promised of its texts.
-
-    Args:
-        found: what it can do.
-        rounding: as measured.
-        hold: hold passes to sizes with equal bits, where not all have them.
-    """
-    found = replace(found, equal=rounding.equal, measured=rounding.measured, turned=rounding.turned)
+def promise(able: Capabilities, rounding: Rounding, *, hold: bool) -> Capabilities:
+    """Add what is promised of a model's texts to its capabilities. `hold`: hold passes to sizes with equal bits, where
+    not all have them."""
+    able = replace(able, equal=rounding.equal, measured=rounding.measured, turned=rounding.turned)
     if rounding.exact:
-        return replace(found, near_tie=rounding.side if found.tree else 0.0)
+        return replace(able, near_tie=rounding.side if able.tree else 0.0)
     if not hold:
-        return replace(found, exact=False)
-    reasons = {**found.reasons, "bits": NO_SIZE} if rounding.most == 1 else found.reasons
-    return replace(found, most=rounding.most, reasons=reasons)
+        return replace(able, exact=False)
+    reasons = {**able.reasons, "bits": NO_SIZE} if rounding.most == 1 else able.reasons
+    return replace(able, most=rounding.most, reasons=reasons)

@@ -1,7 +1,7 @@
-"""How the target picks a token: the settings, the scores that it picks by, and the random numbers.
+"""The target's choice of a token: the settings, the scores that it picks by, and the random numbers.
 
 The numbers are counter-based: every draw is a pure function of (seed, position, purpose, attempt), in any process and order.
-Integers only, so that whoever needs one number needs no runtime; `choose.py` computes whole vocabularies of them.
+Integers only, so that a single number needs no runtime; `choose.py` computes whole vocabularies of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ to_sample = partial(option, group="Sampling and limits", when=NEXT_ANSWER)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the target picks a token from its logits. Filters apply in the order listed, which is that of transformers.
+    """Settings of the target's choice of a token. Filters apply in the order listed, which is that of transformers.
 
     The pick is a pure function of logits, path, these settings and the absolute position (see `backends/choose.py`), so a seed
     gives the same text under every method labelled identical.
@@ -71,6 +71,11 @@ class Sampling:
         return self.temperature == 0
 
     @property
+    def filters(self) -> bool:
+        """Whether it samples from a part of the vocabulary."""
+        return not self.greedy and (self.top_k > 0 or self.top_p < 1 or self.min_p > 0)
+
+    @property
     def uses_history(self) -> bool:
         """Whether the pick depends on the tokens before it (penalties)."""
         return self.repetition_penalty != 1
@@ -91,16 +96,12 @@ class Scores(ABC):
 
     @abstractmethod
     def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
-        """The target's pick after each row's node.
-
-        Args:
-            sampling: the settings in force.
-            histories: for each row, all tokens up to and including its node; needed only if `sampling.uses_history`.
-        """
+        """Pick the target's token after each row's node. `histories`: for each row, all tokens up to and including its
+        node; needed only if `sampling.uses_history`."""
 
     @abstractmethod
     def top(self, k: int) -> list[list[tuple[int, float]]]:
-        """For each row, the k most probable (token id, natural log-probability) pairs, best first, before any filter."""
+        """List for each row the k most probable (token id, natural log-probability) pairs, best first, before any filter."""
 
     @abstractmethod
     def candidates(
@@ -118,10 +119,10 @@ class Scores(ABC):
 
     @abstractmethod
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
-        """The probabilities [vocab] (numpy float32) of one row: the plain softmax, or what `sampling`'s filters make of it."""
+        """Return the probabilities [vocab] (numpy float32) of one row: the plain softmax, or after `sampling`'s filters."""
 
     def kept(self) -> Scores:
-        """A copy that stays valid after the session's next pass."""
+        """Copy the scores, so that they stay valid after the session's next pass."""
         return self
 
     def as_seen(self, vocabulary: int, later: int = 0) -> Scores:
@@ -132,7 +133,6 @@ class Scores(ABC):
     def near_ties(
         self,
         rows: Sequence[int],
-        picks: Sequence[int],
         sampling: Sampling,
         bound: float,
         histories: Sequence[Sequence[int]] | None = None,
@@ -142,8 +142,7 @@ class Scores(ABC):
         return [False] * len(rows)
 
     def masked(self, rows: Sequence[int], masks: Sequence[Mask]) -> Scores:
-        """The scores of some rows where only the tokens of a mask may be chosen, each row's own; all others have no
-        probability.
+        """Restrict some rows to the tokens of a mask each; all others have no probability.
 
         Raises:
             UserError: these scores cannot be masked.
@@ -152,11 +151,11 @@ class Scores(ABC):
 
     @abstractmethod
     def gap(self, row: int, token: int) -> float:
-        """How far `token`'s logit is below the row's highest: the size of a near tie; 0 for the argmax itself."""
+        """Distance of `token`'s logit from the row's highest: the size of a near tie; 0 for the argmax itself."""
 
 
 class Purpose(IntEnum):
-    """What a number is drawn for; different purposes get independent numbers at the same position."""
+    """Purpose of a random number; different purposes get independent numbers at the same position."""
 
     CHOOSE = 0
     """The target's own pick (shared with a drafter that samples under exact matching)."""
@@ -169,21 +168,15 @@ class Purpose(IntEnum):
 
 
 def _mix(z: int) -> int:
-    """SplitMix64's finalizer on one 64-bit integer."""
     z = ((z ^ (z >> 30)) * MIX_A) & MASK64
     z = ((z ^ (z >> 27)) * MIX_B) & MASK64
     return z ^ (z >> 31)
 
 
 def noise_key(seed: int, position: int, purpose: Purpose = Purpose.CHOOSE, attempt: int = 0) -> int:
-    """The 64-bit key of the stream of random numbers that belongs to these four.
-
-    Args:
-        seed: any integer; taken modulo 2^64.
-        position: absolute position of the token to pick.
-        purpose: what the numbers are for.
-        attempt: counts draws for one purpose at one position (the children of a node, say).
-    """
+    """Derive the 64-bit key of the stream of random numbers for a seed (modulo 2^64), the absolute position of the
+    token to pick, a purpose, and an attempt, which counts draws for one purpose at one position (the children of a
+    node, say)."""
     key = _mix((seed + GOLDEN) & MASK64)
     for part in (position, int(purpose), attempt):
         key = _mix(((key ^ (part & MASK64)) + GOLDEN) & MASK64)
@@ -191,12 +184,12 @@ def noise_key(seed: int, position: int, purpose: Purpose = Purpose.CHOOSE, attem
 
 
 def uniform(seed: int, position: int, purpose: Purpose, attempt: int = 0) -> float:
-    """One number of (0, 1) for each (seed, position, purpose, attempt), independent of the tokens' noise there."""
+    """Draw one number of (0, 1) for each (seed, position, purpose, attempt), independent of the tokens' noise there."""
     # Token t takes number t + 1 of the stream, so number 0 is free.
     return ((_mix(noise_key(seed, position, purpose, attempt)) >> (64 - UNIFORM_BITS)) + 0.5) * 2.0**-UNIFORM_BITS
 
 
 def gumbel_of(seed: int, position: int, token: int) -> float:
-    """The standard Gumbel noise that `choose` adds to one token's log-probability."""
+    """Compute the standard Gumbel noise that `choose` adds to one token's log-probability."""
     bits = _mix((noise_key(seed, position) + (token + 1) * GOLDEN) & MASK64) >> (64 - UNIFORM_BITS)
     return -math.log(-math.log((bits + 0.5) * 2.0**-UNIFORM_BITS))

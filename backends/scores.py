@@ -66,8 +66,8 @@ class TorchScores(Scores):
     def masked(self, rows: Sequence[int], masks: Sequence[Mask]) -> TorchScores:
         bits = np.unpackbits(np.stack(masks).view(np.uint8), axis=-1, bitorder="little")
         refused = torch.ones((len(rows), self.logits.shape[-1]), dtype=torch.bool)
-        known = min(bits.shape[1], refused.shape[1])
-        refused[:, :known] = torch.from_numpy(bits[:, :known]) == 0
+        width = min(bits.shape[1], refused.shape[1])
+        refused[:, :width] = torch.from_numpy(bits[:, :width]) == 0
         logits = self.logits[list(rows)].float().masked_fill_(refused.to(self.logits.device), -torch.inf)
         return TorchScores(logits, tuple(self.nodes[row] for row in rows), tuple(self.positions[row] for row in rows))
 
@@ -82,13 +82,12 @@ class TorchScores(Scores):
     def near_ties(
         self,
         rows: Sequence[int],
-        picks: Sequence[int],
         sampling: Sampling,
         bound: float,
         histories: Sequence[Sequence[int]] | None = None,
     ) -> list[bool]:
         positions = [self.positions[row] for row in rows]
-        return near_ties(self.logits[list(rows)], picks, sampling, positions, bound, histories)
+        return near_ties(self.logits[list(rows)], sampling, positions, bound, histories)
 
     def gap(self, row: int, token: int) -> float:
         logits = self.logits[row]

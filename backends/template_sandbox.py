@@ -25,37 +25,25 @@ from .confined import TOO_MUCH, Broken
 
 
 class Refused(TemplateError):
-    """What a template says of a conversation that it does not take."""
+    """A template's own refusal of a conversation."""
 
 
 class Program:
-    """A template, compiled when it is first rendered: that takes time, and may fail.
-
-    Args:
-        source: Jinja.
-    """
+    """A template, compiled when it is first rendered: that takes time, and may fail."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._compiled: Template | None = None
 
     def tree(self) -> Tree:
-        """Its syntax tree.
-
-        Raises:
-            TemplateError: it is not written as one.
-        """
+        """Parse it into its syntax tree."""
         return _environment().parse(self._source)
 
     def render(self, values: Mapping[str, Any], most: int) -> str:
-        """The text that it makes.
-
-        Args:
-            values: its variables.
-            most: characters.
+        """Render the text, of `most` characters at most.
 
         Raises:
-            Refused: by the template's own word.
+            Refused: by the template itself.
             Broken: it fails.
         """
         length, parts = 0, []
@@ -141,5 +129,5 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 def _first_line(error: BaseException) -> str:
-    said = str(error).strip().splitlines()
-    return said[0][:200] if said else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..plain_file import as_text, read_bytes, read_json
 
 BENCH = "specchat-bench"
-"""What the first line of a record of `specchat bench` has."""
+"""Key in the first line of a record of `specchat bench`."""
 
 MOST_BYTES = 500_000_000
 """Size of a file of records, or of a tokenizer, at most."""
@@ -23,7 +23,7 @@ class Transcript:
     """One recorded answer."""
 
     prompt: str
-    """As the model received it, chat template included; without the BOS token. Of a chat: its messages, one after the other."""
+    """Prompt that the model received, chat template included, without the BOS token. For a chat: its messages in a row."""
     response: str
     line: int = 0
     """Line of the file that it comes from, from 1; 0 if it comes from none."""
@@ -38,11 +38,11 @@ class Transcript:
 
 
 def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
-    """The records of a JSONL file, and a sentence for each line that is none, or for a file without any; blank lines are passed
-    over.
+    """Read the records of a JSONL file, and a problem for each line that is none, or for a file without any. Blank lines are
+    skipped.
 
     A line is an object with a "prompt" and a "response", both texts, or with chat "messages" ({"role", "content"}): every
-    assistant message is a record of its own, with the messages before it as the prompt; a "response" beside them is one more.
+    assistant message is a separate record, with the messages before it as the prompt; a "response" next to them is one more.
     What `specchat run --json` and a record of `specchat bench` on servers have is read too: "text" in place of "response",
     "token_ids" and "prompt_ids"; of a prompt that was answered several times the first answer counts.
     `"finish_reason": "length"` marks an answer that was cut off.
@@ -53,14 +53,11 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
     try:
         # Not splitlines: JSON may hold the line separators of Unicode as they are.
         lines = as_text(read_bytes(path, MOST_BYTES), "strict").split("\n")
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.") from None
-    except OSError as error:
-        raise UserError(
-            f"Cannot read {path} ({error.strerror}). Give a JSONL file of recorded prompts and responses."
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text. Give a JSONL file of recorded prompts and responses.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"Cannot read {path} ({error.strerror})" if isinstance(error, OSError) else f"{path} is not UTF-8 text"
+        if isinstance(error, FileNotFoundError):
+            problem = f"There is no file {path}"
+        raise UserError(f"{problem}. Give a JSONL file of recorded prompts and responses.") from None
     records: list[Transcript] = []
     problems: list[str] = []
     measured: set[str] = set()
@@ -77,9 +74,9 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
             if BENCH in row or row.get("error") or item in measured:
                 continue
             measured.add(item)
-        found = records_of(row, number)
-        if found:
-            records += found
+        transcripts = records_of(row, number)
+        if transcripts:
+            records += transcripts
         else:
             problems.append(f'{path}, line {number}, needs a "prompt" and a "response", both texts, or chat "messages".')
     if not records and not problems:
@@ -88,13 +85,17 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
 
 
 def records_of(row: Any, line: int = 0) -> list[Transcript]:
-    """The records of one line; none if it is not what a record looks like."""
+    """Read the records in one line; none if it does not look like a record."""
     if not isinstance(row, dict):
         return []
     ended, response = row.get("finish_reason") != "length", row.get("response", row.get("text"))
     prompt, chat = row.get("prompt"), row.get("messages")
     if isinstance(prompt, str) and isinstance(response, str):
-        return [Transcript(prompt, response, line, (), ended, _ids(row, "prompt_ids"), _ids(row, "token_ids"))]
+        return [
+            Transcript(
+                prompt, response, line, ended=ended, prompt_ids=_ids(row, "prompt_ids"), response_ids=_ids(row, "token_ids")
+            )
+        ]
     if not isinstance(chat, list) or not all(_is_message(message) for message in chat):
         return []
     messages = [{"role": str(m["role"]), "content": str(m["content"])} for m in chat]
@@ -112,9 +113,8 @@ def records_of(row: Any, line: int = 0) -> list[Transcript]:
 
 
 def _ids(row: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    """Recorded token ids; empty where there are none, or where they are something else."""
-    found = row.get(name)
-    return tuple(found) if isinstance(found, list) and all(type(each) is int and each >= 0 for each in found) else ()
+    ids = row.get(name)
+    return tuple(ids) if isinstance(ids, list) and all(type(token) is int and token >= 0 for token in ids) else ()
 
 
 def _is_message(message: Any) -> bool:
@@ -125,11 +125,6 @@ class FileTokenizer:
     """A folder's tokenizer.json. Loads the package `tokenizers` (no torch)."""
 
     def __init__(self, folder: Path) -> None:
-        """Read it.
-
-        Raises:
-            UserError: no such file, not a tokenizer, or no EOS token named.
-        """
         from tokenizers import Tokenizer
 
         path = folder if folder.suffix == ".json" else folder / "tokenizer.json"
@@ -142,20 +137,20 @@ class FileTokenizer:
         self.eos_id = self._find_eos(path)
 
     def _find_eos(self, path: Path) -> int:
-        """Id of the EOS token: by tokenizer_config.json, else by its usual names."""
+        """Find the id of the EOS token: by tokenizer_config.json, else by its usual names."""
         names = ["</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<eos>"]
         config = path.with_name("tokenizer_config.json")
         if config.is_file():
             try:
-                told = read_json(config, MOST_BYTES)
+                settings = read_json(config, MOST_BYTES)
             except (OSError, ValueError):
                 raise UserError(f"{config} is not valid JSON. Download it again.") from None
-            token: Any = told.get("eos_token") if isinstance(told, dict) else None
+            token: Any = settings.get("eos_token") if isinstance(settings, dict) else None
             names.insert(0, str(token.get("content") if isinstance(token, dict) else token))
         for name in names:
-            found: int | None = self._tokenizer.token_to_id(name)
-            if found is not None:
-                return found
+            eos: int | None = self._tokenizer.token_to_id(name)
+            if eos is not None:
+                return eos
         raise UserError(f"{path} does not name an EOS token. Put a tokenizer_config.json with an eos_token next to it.")
 
     def encode(self, text: str, start: bool = True) -> list[int]:
@@ -168,12 +163,9 @@ class FileTokenizer:
 
 
 def encode_transcript(tokenizer: FileTokenizer, record: Transcript) -> tuple[list[int], list[int]]:
-    """Tokens of a record's prompt and response.
-
-    The two are encoded as one text, as the model wrote them (an answer encoded alone may start with a space too many),
-    unless a token spans the border between them: then each alone. The prompt went through a chat template, so special
-    tokens in it are tokens.
-    """
+    """Encode a record's prompt and response as one text, as the model wrote them (an answer encoded alone may start
+    with a space too many), unless a token spans the border between them: then each alone. The prompt went through a
+    chat template, so special tokens in it are tokens."""
     prompt = tokenizer.encode(record.prompt)
     both = tokenizer.encode(record.prompt + record.response)
     if both[: len(prompt)] == prompt:

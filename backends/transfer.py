@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def accelerator(device: torch.device) -> Any:
-    """torch's module for a device with streams and memory of its own, such as `torch.cuda`; None for the CPU and MPS."""
+    """Return torch's module for a device with separate streams and memory, such as `torch.cuda`; None for the CPU and MPS."""
     return None if device.type in ("cpu", "mps") else torch.get_device_module(device)
 
 
@@ -19,7 +19,7 @@ def on_device(values: Tensor | Sequence[Any], device: torch.device) -> Tensor:
 
     To an accelerator it goes from pinned memory: from any other the copy would wait until all work before it is done.
     """
-    made = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.long)
+    tensor = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.long)
     if accelerator(device) is None:
-        return made.to(device)
-    return made.pin_memory().to(device, non_blocking=True)
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)

@@ -17,8 +17,8 @@ from specchat.backends.base import ROOT
 from specchat.backends.files.gguf_file import read_header
 from specchat.backends.llama.context import Weights
 from specchat.backends.llama.library import library
-from specchat.backends.llama.model import file_type, open_chat
 from specchat.backends.llama.options import choose_runtime, even_runtime
+from specchat.backends.llama.plain import Contexts
 from specchat.backends.llama.tokenizer import LlamaCodec
 from specchat.backends.pass_times import BEHIND
 from specchat.backends.proof_text import proof_text
@@ -38,7 +38,7 @@ def least_seconds(file: Path, threads: int, rounds: int) -> tuple[str, dict[int,
     runtime = even_runtime(runtime, options) or runtime
     weights = Weights(file, runtime, lambda _: True)
     text = proof_text(LlamaCodec(weights), weights.vocabulary, BEHIND + max(SIZES))
-    session = open_chat(weights, header, runtime, 256, file.name, True)
+    session = Contexts(weights, header, file.name).open_session(runtime, 256, alike=True)
     session.prefill(text[:BEHIND])
     least = dict.fromkeys(SIZES, float("inf"))
     for _ in range(rounds):
@@ -47,9 +47,8 @@ def least_seconds(file: Path, threads: int, rounds: int) -> tuple[str, dict[int,
             session.evaluate(text[BEHIND : BEHIND + nodes], range(ROOT, nodes - 1))
             least[nodes] = min(least[nodes], time.thread_time() - start)
             session.commit(())
-    kind = file_type(weights)
     session.close()
-    return kind, least
+    return weights.file_type, least
 
 
 def main() -> None:

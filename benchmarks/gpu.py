@@ -27,7 +27,7 @@ import torch
 from specchat import plain_file
 from specchat.backends import ROOT, LoadOptions, Model, load_model
 from specchat.backends.hf.graphs.graphs import CHOICE
-from specchat.backends.hf.model import _proven
+from specchat.backends.hf.model import prove_model
 from specchat.backends.hf.tokenizer import TextCodec
 from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import FileTokenizer, encode_transcript, scan_transcripts
@@ -133,12 +133,10 @@ def random_model(shape: str, device: torch.device) -> Model:
     module.to(device).eval().requires_grad_(False)
     folder = builtin_path()
     codec = TextCodec(folder, 0)
-    limit = int(module.config.max_position_embeddings)
     # As on a GPU, where passes are not arranged to have the same bits.
     options = LoadOptions(device=str(device), exact="off")
     parameters = sum(p.numel() for p in module.parameters())
-    load = module, parameters, parameters, codec, f"random {shape}", folder
-    return _proven(*load, limit, options, time.perf_counter(), None, None)
+    return prove_model(module, parameters, parameters, codec, f"random {shape}", folder, options)
 
 
 def median_of(work: Callable[[], None], rounds: int) -> float:

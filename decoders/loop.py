@@ -311,10 +311,7 @@ class Generation(Iterator[Step]):
     def _max_depth(self) -> int:
         """Count the draft tokens that a path may have: d of them yield d + 1 tokens and take d + 1 slots."""
         session = self.conversation.session
-        slots = self.drafter.horizon(session)
-        if self._caps.reach is not None:
-            slots = min(slots, max(self._caps.reach, len(self.tokens)))
-        depth = slots - max(session.length, len(self.tokens) - 1) - 1
+        depth = self.drafter.horizon(session) - max(session.length, len(self.tokens) - 1) - 1
         return depth if self.output.left is None else min(depth, self.output.left - 1)
 
     def _context(self) -> Context:

@@ -86,15 +86,6 @@ def served_method(info: ModelInfo) -> dict[str, Method]:
     return {name: Method(name, "server", "", f"{info.device} decodes.")}
 
 
-def draft_reach(method: Method, info: ModelInfo) -> tuple[int | None, str]:
-    """Return the text length in tokens up to which a method drafts on a model, and the reason for the limit; None without one,
-    or if the method never drafts."""
-    reach = info.capabilities.reach
-    if reach is None or method.group == "plain":
-        return None, ""
-    return reach, info.capabilities.reasons.get("reach", "")
-
-
 def get_method(name: str) -> Method:
     """Return the method of this name; one with the name alone if it is unknown."""
     return known_methods().get(name) or Method(name)

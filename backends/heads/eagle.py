@@ -49,8 +49,6 @@ class EagleNetwork:
         self.layers = [LeanLayer(layer, i, FULL, slimmed) for i, layer in enumerate(layers)]
         shape = (config.num_key_value_heads, config.head_dim)
         self.specs: list[KVSpec] = [KVSpec(shape, shape, self.dtype, self.device)] * format.layers
-        self.whole = format.layers > 1
-        """Whether a pass takes every node through a layer, even where the output of one is wanted."""
         self.rotations = parts.rotations()
         self.residual_normed = False
         """`norm_before_residual`, as it is read (see `Reading`)."""
@@ -122,8 +120,8 @@ class EagleNetwork:
                 states = first.read(read).add_(self._known[tokens[0] if n == 1 else on_device(tokens, self._known.device)])
             else:
                 states = first.read(torch.cat((self._token_norm(self._parts.embedded(tokens)), read), -1))
-            base = base if first_rows is None else base[first_rows]
-            hidden = first.feed(first.mixed(states, *around, first_rows).add_(base)[None])
+            hidden = first.mixed(states, *around).add_(base)[None]
+            hidden = first.feed(hidden if first_rows is None else hidden[:, first_rows])
         else:
             hidden = self._fc(torch.cat((self._parts.embedded(tokens), features), -1))[None]
             hidden = first.only(first_rows, hidden, *around) if first_rows is not None else first(hidden, *around)
@@ -159,7 +157,7 @@ class EagleSession(SlotSession):
         network, n, start = self._network, len(tokens), self.length
         self._reserve(start, n)
         mask = None
-        if start and n > 1 and (every or network.whole):
+        if start and n > 1:
             mask = self._mask([(2 << i) - 1 for i in range(n)], start)
         features = network.features(states.to(network.device, network.dtype))
         return network(tokens, features, range(start, start + n), mask, self._cache, last=not every)

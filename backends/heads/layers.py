@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ...errors import UserError
 from ..hf.lean.lean import Rotations, norm
-from ..hf.runner import out_of_memory
+from ..proof import out_of_memory
 from ..transfer import on_device
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from ..base import ROOT, Model, Sampling
 from ..hf.lean.halves import slim
 from ..hf.lean.products import product
 from ..hf.model import TransformersModel
-from ..hf.runner import out_of_memory
 from ..llama.model import LlamaModel
+from ..proof import out_of_memory
 from ..scores import TorchScores
 from .assistant.format import ORDERING, AssistantFormat
 from .assistant.network import AssistantNetwork, AssistantSession

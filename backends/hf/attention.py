@@ -27,8 +27,8 @@ MOST_ROWS = 60
 on it takes larger blocks."""
 
 MANY_ROWS, TRIED_KEYS, HIDDEN = 768, 704, 0.1
-"""What this is tried with: rows from which on torch's blocks grow no further, keys of more than one block, the share of them
-that is hidden."""
+"""Sizes of the trial in `most_rows`: rows from which on torch's blocks stop growing, keys of more than one block, the hidden
+share of them."""
 
 NAME = "specchat_tree"
 """The attention's name in transformers. No mask function goes by this name, so transformers takes our masks, or none, as they
@@ -45,24 +45,22 @@ def tree_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of a pass's nodes over the slots in view.
+    """Compute attention of a pass's nodes over the slots in view.
 
     Args:
-        module: the model's attention layer.
+        module, dropout: unused.
         query: [1, heads, n, width].
-        key: [1, K/V heads, m, width].
-        value: [1, K/V heads, m, width of V].
+        key, value: [1, K/V heads, m, width].
         attention_mask: additive, [1, 1, n, m], or [1, 1, heads per group × n, m] when repeated already. None: one node sees all
             in view; several are a causal chain on an empty cache (m = n).
-        dropout: unused, models are evaluated only.
         scaling: of the scores; 1/√width if None.
-        **kwargs: `softcap` as in Gemma 2. Learned position biases and attention sinks are refused.
+        **kwargs: `softcap` as in Gemma 2.
 
     Returns:
         [1, n, heads, width of V], and no weights.
 
     Raises:
-        NotImplementedError: the layer wants what is not here.
+        NotImplementedError: learned position biases or attention sinks.
     """
     if kwargs.get("position_bias") is not None or kwargs.get("s_aux") is not None:
         raise NotImplementedError("position biases and attention sinks")
@@ -83,9 +81,9 @@ def tree_attention(
                 attention_mask = padded(attention_mask, parts)
     parts = getattr(attention_mask, "parts", None)
     if parts is not None and attention_mask is not None:
-        out = _alike(query, key, value, attention_mask, parts, n, scaling, softcap)
+        out = _alike(query, key, value, attention_mask, parts, n, scaling=scaling, cap=softcap)
     elif softcap is not None:
-        out = _capped(query, key, value, attention_mask, n if causal else 0, scaling, softcap)
+        out = _capped(query, key, value, attention_mask, causal=n if causal else 0, scaling=scaling, cap=softcap)
     else:
         out = F.scaled_dot_product_attention(
             query, key, value, attention_mask, is_causal=causal, scale=scaling, enable_gqa=causal and group > 1
@@ -98,19 +96,15 @@ Parts = tuple[tuple[int, int, int], ...]
 
 
 def in_view(slots: int) -> int:
-    """How many slots a padded pass shows a node that needs the first `slots` of its view."""
+    """Round up the slots that a padded pass shows a node that needs the first `slots` of its view."""
     if slots <= ONE_SUM:
         return -(-slots // FEW_KEYS) * FEW_KEYS
     return -(-slots // PAD_KEYS) * PAD_KEYS
 
 
 def parts_of(start: int, count: int) -> Parts:
-    """How a padded pass divides, so that every node sees as many slots as in a pass of its own; none if all see the same.
-
-    Args:
-        start: slots in view before the pass's first node.
-        count: how many nodes there are.
-    """
+    """Divide a padded pass of `count` nodes behind `start` slots in view, so that every node sees as many slots as
+    alone in a pass; nothing if all see the same."""
     end = start + count
     if end <= ONE_SUM:
         return ()
@@ -122,23 +116,23 @@ def parts_of(start: int, count: int) -> Parts:
 
 
 def padded(mask: Tensor, parts: Parts) -> Tensor:
-    """A mask that tells `tree_attention` to give each node the bits that it would have in a pass of its own.
+    """Mark a mask so that `tree_attention` gives each node the bits that it has alone in a pass.
 
     torch sums attention's products in an order that depends on how many keys there are, and on whether a block of queries has
     fewer than four rows. With the same number of keys, those behind a node's own hidden by the mask, and rows in fours, its
     attention has the same bits whatever else is in the pass, in every type (0 of 17,640 passes differ: torch 2.13, CPUs with
     AVX-512). Norms and activations have that without help, matrix products from some number of rows on (see
-    `proving/prove.py`): a token tree's logits are those of plain decoding, bit for bit. Proven at load (see `rounding.py`).
+    `prove.ROWS`): a token tree's logits are those of plain decoding, bit for bit. Proven at load (see `rounding.py`).
     """
     mask.parts = parts  # type: ignore[attr-defined]
     return mask
 
 
 def _alike(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, parts: Parts, n: int, scaling: float | None, cap: float | None
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, parts: Parts, n: int, *, scaling: float | None, cap: float | None
 ) -> Tensor:
-    """Attention of a padded pass [1, K/V heads, group × n, width of V]; the arguments are `tree_attention`'s, the heads of a
-    group in one row after the other."""
+    """Compute attention of a padded pass [1, K/V heads, group × n, width of V]; the arguments are `tree_attention`'s, with the
+    heads of a group as rows."""
     _, heads, rows, width = query.shape
     if not parts:
         return even(query, key, value, mask, scaling, cap)
@@ -146,31 +140,20 @@ def _alike(
     by_node = query.view(1, heads, group, n, width)
     cut: list[Tensor] | None = getattr(mask, "cut", None)
     if cut is None:  # once for all layers: a prompt's mask is as large as a layer's weights
-        seen = mask.view(1, -1, n, mask.shape[3])
-        cut = [seen[:, :, a:b, :keys].reshape(1, 1, -1, keys) for a, b, keys in parts]
+        rows_by_group = mask.view(1, -1, n, mask.shape[3])
+        cut = [rows_by_group[:, :, a:b, :keys].reshape(1, 1, -1, keys) for a, b, keys in parts]
         mask.cut = cut  # type: ignore[attr-defined]
     out = []
-    for (a, b, keys), shown in zip(parts, cut, strict=True):
-        some = by_node[:, :, :, a:b].reshape(1, heads, group * (b - a), width)
-        part = even(some, key[:, :, :keys], value[:, :, :keys], shown, scaling, cap)
+    for (a, b, keys), part_mask in zip(parts, cut, strict=True):
+        queries = by_node[:, :, :, a:b].reshape(1, heads, group * (b - a), width)
+        part = even(queries, key[:, :, :keys], value[:, :, :keys], part_mask, scaling, cap)
         out.append(part.view(1, heads, group, b - a, part.shape[3]))
     return torch.cat(out, 3)
 
 
 def even(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None, cap: float | None = None) -> Tensor:
-    """Attention with the last row repeated up to a multiple of PAD_ROWS, at most `most_rows` at once.
-
-    Args:
-        query: [1, K/V heads, rows, width].
-        key: [1, K/V heads, m, width].
-        value: [1, K/V heads, m, width of V].
-        mask: added to the scores [1, 1, 1 or rows, m].
-        scaling: of the scores; 1/√width if None.
-        cap: bends the scores into ±cap.
-
-    Returns:
-        [1, K/V heads, rows, width of V].
-    """
+    """Compute attention [1, K/V heads, rows, width of V] with the last row repeated up to a multiple of PAD_ROWS, at
+    most `most_rows` at once; `mask` [1, 1, 1 or rows, m] is added to the scores, and `cap` bends them into ±cap."""
     rows = query.shape[2]
     if rows > MOST_ROWS and rows > (most := MOST_ROWS if cap else most_rows(query.dtype, query.shape[3], value.shape[3])):
         mask = mask.expand(-1, -1, rows, -1)
@@ -182,7 +165,7 @@ def even(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float
         if mask.shape[2] > 1:
             mask = torch.cat((mask, mask[:, :, -1:].expand(-1, -1, more, -1)), 2)
     if cap is not None:
-        out = _capped(query, key, value, mask, 0, scaling, cap)
+        out = _capped(query, key, value, mask, scaling=scaling, cap=cap)
     elif query.dtype == torch.float16:
         # torch multiplies float16 on a CPU at a fraction of float32's speed: 94 µs for 4 heads over 128 keys, 16 in float32.
         out = F.scaled_dot_product_attention(query.float(), key.float(), value.float(), mask.float(), scale=scaling).half()
@@ -193,8 +176,8 @@ def even(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float
 
 @cache
 def most_rows(dtype: torch.dtype, width: int, value_width: int) -> int:
-    """Most rows of queries at once that have the bits of a few, tried for each kind of heads. With many at once attention takes
-    less time: a seventh (512 nodes behind 7,680 tokens, 14 heads over 2, bfloat16, a thread of AVX-512)."""
+    """Find the most rows of queries at once that have the bits of a few, for each kind of heads. Many at once take less time:
+    a seventh (512 nodes behind 7,680 tokens, 14 heads over 2, bfloat16, a thread of AVX-512)."""
     source = torch.Generator().manual_seed(0)
     dtype = torch.float32 if dtype == torch.float16 else dtype  # as `even` computes it
 
@@ -215,9 +198,9 @@ def most_rows(dtype: torch.dtype, width: int, value_width: int) -> int:
 
 
 def _capped(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: int, scaling: float | None, cap: float
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: int = 0, scaling: float | None, cap: float
 ) -> Tensor:
-    """Attention with scores bent into ±cap before the softmax; `causal` rows form a chain (0: none do)."""
+    """Compute attention with scores bent into ±cap before the softmax; `causal` rows form a chain (0: none do)."""
     scores = query @ key.transpose(2, 3) * (query.shape[3] ** -0.5 if scaling is None else scaling)
     scores = (scores / cap).tanh() * cap
     if causal:

@@ -24,18 +24,14 @@ MLP = ("mlp", "feed_forward", "ffn", "block_sparse_moe")
 """Names of its other block, dense or a mixture of experts."""
 
 HOOKED = ("forward", "_old_forward", "_hf_hook")
-"""What accelerate leaves on a module whose layers it spread over devices; these belong to the original, not to a copy."""
+"""Attributes that accelerate sets on a module spread over devices; they belong to the original, not to a copy."""
 
 Run = tuple[int | Block, ...]
-"""A checked list of what an early pass runs."""
+"""Validated layers and blocks of an early pass."""
 
 
 def checked(layers: Layers, count: int) -> Run:
-    """What an early pass runs, in order.
-
-    Raises:
-        UserError: not a proper part of the model's `count` layers.
-    """
+    """Validate the layers of an early pass, a proper part of the model's `count` layers, and return them in order."""
     if count < 2:
         raise UserError("This model has only one layer, so it cannot stop early. Use another method.")
     if isinstance(layers, int):
@@ -53,7 +49,7 @@ def checked(layers: Layers, count: int) -> Run:
 
 
 def number(part: int | Block) -> int:
-    """The layer that it is, or is half of."""
+    """Return the index of a layer, or of the layer that a block is half of."""
     return part.layer if isinstance(part, Block) else part
 
 
@@ -63,7 +59,7 @@ def shown(run: Run) -> str:
 
 
 def prefix(run: Run) -> int:
-    """How many whole layers from 0 on are in `run` without a gap: what comes after a gap differs from the full pass."""
+    """Count the whole layers from 0 on in `run` before its first gap: after a gap states differ from the full pass's."""
     return next((i for i, part in enumerate(run) if part != i), len(run))
 
 
@@ -74,7 +70,7 @@ def covers(above: Run, run: Run) -> bool:
 
 
 class Silent:
-    """Takes a block's place and adds nothing."""
+    """Stand-in for a block that adds nothing."""
 
     __slots__ = ("_block", "_pair")
 
@@ -92,12 +88,7 @@ class Silent:
 
 
 class Half:
-    """A decoder layer of which one block runs.
-
-    Args:
-        layer: the model's own; it is never changed.
-        block: which block of it runs.
-    """
+    """A decoder layer of which one block runs; the layer itself is never changed."""
 
     __slots__ = ("_block", "_layer", "_run")
 
@@ -110,7 +101,7 @@ class Half:
         return getattr(self._layer, name)
 
     def __call__(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """The layer's output without the other block.
+        """Run the layer without the other block.
 
         Raises:
             UserError: its blocks cannot be told apart.
@@ -124,7 +115,7 @@ class Half:
         return self._run(*inputs, **kwargs)
 
     def _proven(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
-        """The layer with one block, after a look at what is left of it without both."""
+        """Return the layer with one block, after a check that without both it passes its input on."""
         parts = self._layer._modules
         attention = [name for name in ATTENTION if parts.get(name) is not None]
         mlp = [name for name in MLP if parts.get(name) is not None]
@@ -141,7 +132,7 @@ class Half:
 
 
 def without(layer: nn.Module, silent: dict[str, bool]) -> nn.Module:
-    """A shallow copy of a layer in which the named parts add nothing; for each whether it answers with a pair."""
+    """Copy a layer, shallowly, with the named parts adding nothing; the flag says whether a part returns a pair."""
     copy = type(layer).__new__(type(layer))
     copy.__dict__.update(layer.__dict__)
     for name in HOOKED:
@@ -169,5 +160,5 @@ def hands_on(layer: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def half(layer: Any, block: Block) -> Any:
-    """What stands in for a layer of which only `block` runs: the lean pass has its own."""
+    """Make the stand-in for a layer of which only `block` runs; the lean pass has its own."""
     return Half(layer, block) if isinstance(layer, nn.Module) else layer.half(block.kind)

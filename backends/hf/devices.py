@@ -19,16 +19,16 @@ from .lean.packed import onednn
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def choose_device(wanted: str) -> torch.device:
+def choose_device(device: str) -> torch.device:
     """Return the device of `LoadOptions.device`: auto takes torch's accelerator (CUDA, MPS, XPU …), or the CPU without one.
 
     Raises:
         UserError: no such device here.
     """
-    if wanted == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
-        wanted = found.type if found is not None else "cpu"
-    kind, _, number = wanted.partition(":")
+    if device == "auto":
+        current = torch.accelerator.current_accelerator(check_available=True)
+        device = current.type if current is not None else "cpu"
+    kind, _, number = device.partition(":")
     if kind == "cpu":
         return torch.device("cpu")
     try:
@@ -42,57 +42,53 @@ def choose_device(wanted: str) -> torch.device:
     if kind == "mps":
         return torch.device("mps")
     if int(number or 0) >= (count := module.device_count()):
-        raise UserError(f"There is no {wanted}. The devices of this kind here are {kind}:0 to {kind}:{count - 1}.")
+        raise UserError(f"There is no {device}. The devices of this kind here are {kind}:0 to {kind}:{count - 1}.")
     return torch.device(kind, int(number or 0))
 
 
 def give_back() -> None:
-    """Give the system the memory that a load has freed, some hundred megabytes, which C libraries keep for later."""
+    """Return the memory that a load has freed to the system: some hundred megabytes, which C libraries keep otherwise."""
     with suppress(AttributeError, OSError, TypeError):  # glibc alone has the call
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def choose_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
-    """The dtype of `LoadOptions.dtype`; None for the file's own. Of INT8, that of all that is no weight.
-
-    Raises:
-        UserError: not here.
-    """
-    if wanted == "auto":
+def choose_dtype(dtype: str, device: torch.device) -> torch.dtype | None:
+    """Choose the dtype of `LoadOptions.dtype`; None for the file's own. For INT8, the one of everything but weights."""
+    if dtype == "auto":
         # Half types are slower than float32 on most CPUs, and float32 is where methods can be compared token by token.
         return torch.float32 if device.type == "cpu" else None
-    if wanted == INT8:
+    if dtype == INT8:
         if device.type != "cpu":
             raise UserError("int8 runs on the CPU only. Add --device cpu, or use --dtype bfloat16.")
         if not int8_works():
             raise UserError("int8 needs a CPU that multiplies bytes (AVX-512 VNNI, AVX-VNNI or AMX). Use --dtype auto.")
         return torch.bfloat16
-    return DTYPES[wanted]
+    return DTYPES[dtype]
 
 
 def quick_in_bfloat16() -> bool:
     """Whether this CPU multiplies in bfloat16: passes that wait for memory then take half of float32's time."""
-    known: Any = torch.cpu
-    asked = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return onednn() and any(getattr(known, name, bool)() for name in asked)
+    cpu: Any = torch.cpu
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return onednn() and any(getattr(cpu, name, bool)() for name in checks)
 
 
-def thread_counts(wanted: int | None) -> list[int]:
-    """Numbers of threads to choose from, the one that is set first; that alone where somebody asked for it."""
+def thread_counts(threads: int | None) -> list[int]:
+    """List the numbers of threads to compare, the current one first; it alone where the user set it."""
     most = torch.get_num_threads()
-    if wanted is not None or "OMP_NUM_THREADS" in os.environ:
+    if threads is not None or "OMP_NUM_THREADS" in os.environ:
         return [most]
     return sorted({most, max(1, most // 2), 1}, reverse=True)
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that are free on a device."""
+    """Return the free bytes on a device."""
     if (module := accelerator(device)) is not None:
         return int(module.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available)
 
 
-def over_several(needed: int, device: torch.device, wanted: str, name: str) -> bool:
+def over_several(needed: int, device: torch.device, option: str, name: str) -> bool:
     """Whether the weights go over several GPUs because they do not fit on one.
 
     Raises:
@@ -102,7 +98,7 @@ def over_several(needed: int, device: torch.device, wanted: str, name: str) -> b
     if needed <= free:
         return False
     module = accelerator(device)
-    if module is not None and wanted in ("auto", device.type):
+    if module is not None and option in ("auto", device.type):
         together = sum(free_memory(torch.device(device.type, i)) for i in range(module.device_count()))
         if needed <= together:
             return True
@@ -110,13 +106,13 @@ def over_several(needed: int, device: torch.device, wanted: str, name: str) -> b
 
 
 def device_name(module: Any, device: torch.device) -> str:
-    """The device for the interface: cpu, mps, cuda:0, or how many GPUs."""
+    """Name the device for the interface: cpu, mps, cuda:0, or the number of GPUs."""
     used = {p.device for p in module.parameters()}
     return f"{len(used)} devices" if len(used) > 1 else str(device)
 
 
 def too_big(name: str, needed: int, device: torch.device) -> UserError:
-    """What is said of weights for which the memory does not suffice."""
+    """Make the error for weights that do not fit in memory."""
     free = free_memory(device)
     other = "" if device.type == "cpu" else "--device cpu, "
     return UserError(

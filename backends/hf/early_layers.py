@@ -19,12 +19,11 @@ from torch import Tensor, nn
 from ...errors import UserError
 from ..base import Block, Layers
 from .blocks import HOOKED, Run, checked, half, number, prefix
-from .taps import Inner, Taps
 
 
 @dataclass(slots=True)
 class LayerList:
-    """Where a model keeps its decoder layers."""
+    """Location of a model's decoder layers."""
 
     path: tuple[str, ...]
     """Attribute names from the model down to the list."""
@@ -44,12 +43,12 @@ class Stopped:
 
     @property
     def depth(self) -> int:
-        """How many layers, from the first on, need not run again."""
+        """Number of first layers that need not run again."""
         return prefix(self.ran)
 
 
 def find_layers(module: nn.Module, count: int) -> LayerList | None:
-    """The list of `count` decoder layers that lies nearest to the model's top; None if there is none."""
+    """Find the list of `count` decoder layers that is nearest to the model's top; None if there is none."""
     names = [
         name for name, part in module.named_modules() if isinstance(part, nn.ModuleList) and len(part) == count and name.strip()
     ]
@@ -58,48 +57,27 @@ def find_layers(module: nn.Module, count: int) -> LayerList | None:
     return LayerList(tuple(min(names, key=lambda name: name.count(".")).split(".")), count)
 
 
-@dataclass(slots=True)
-class Carrier:
-    """Hidden states on their way in and out of a pass [1, n, width]."""
-
-    entering: Tensor | None = None
-    left: Tensor | None = None
-
-
 class StandIn:
-    """Takes a decoder layer's place; whatever a model asks of the layer itself, it passes on."""
+    """Stand-in for a decoder layer, with the layer's attributes: the layer is left out, or at an end of a portion."""
 
-    __slots__ = ("_layer", "_where")
+    __slots__ = ("_enters", "_layer", "_leaves", "_portion", "_runs")
 
-    def __init__(self, layer: nn.Module, where: LayerList) -> None:
+    def __init__(self, layer: nn.Module, portion: Portion, *, runs: bool, enters: bool = False, leaves: bool = False) -> None:
         self._layer = layer
-        self._where = where
+        self._portion = portion
+        self._runs = runs
+        self._enters = enters
+        self._leaves = leaves
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._layer, name)
 
-
-class Skipped(StandIn):
-    """A layer that a pass leaves out."""
-
-    __slots__ = ()
-
     def __call__(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return (hidden_states,) if self._where.tupled else hidden_states
-
-
-class Boundary(StandIn):
-    """A layer that a pass begins with, or behind which it keeps the hidden states, or both."""
-
-    __slots__ = ("_carrier", "_enters", "_leaves")
-
-    def __init__(self, layer: nn.Module, where: LayerList, carrier: Carrier, enters: bool, leaves: bool) -> None:
-        super().__init__(layer, where)
-        self._carrier, self._enters, self._leaves = carrier, enters, leaves
-
-    def __call__(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        portion = self._portion
+        if not self._runs:
+            return (hidden_states,) if portion.where.tupled else hidden_states
         if self._enters:
-            entering = self._carrier.entering
+            entering = portion.entering
             missing = -1 if entering is None else hidden_states.shape[1] - entering.shape[1]
             if entering is None or missing < 0:
                 raise RuntimeError("the model's hidden states are not one row per node")
@@ -108,8 +86,8 @@ class Boundary(StandIn):
             hidden_states = entering.to(hidden_states.device)
         out = self._layer(hidden_states, *args, **kwargs)
         if self._leaves:
-            self._where.tupled = isinstance(out, tuple)
-            self._carrier.left = out[0] if isinstance(out, tuple) else out
+            portion.where.tupled = isinstance(out, tuple)
+            portion.left = out[0] if isinstance(out, tuple) else out
         return out
 
 
@@ -119,17 +97,18 @@ class Portion:
     Args:
         module: the model.
         where: its decoder layers.
-        run: those to run, in order, or one block of them. What it enters and leaves are whole layers.
+        run: layers to run, in order, or one block of them. The first and the last are whole layers.
         enters: the first of them takes given hidden states instead of the embeddings.
         leaves: the layer behind which the hidden states are kept, if any.
-        taps: what picks up hidden states on the way, if anything does.
     """
 
-    def __init__(
-        self, module: nn.Module, where: LayerList, run: Run, enters: bool, leaves: int | None, taps: Taps | None = None
-    ) -> None:
+    def __init__(self, module: nn.Module, where: LayerList, run: Run, enters: bool, leaves: int | None) -> None:
         self.run = run
-        self._carrier = Carrier()
+        self.where = where
+        self.entering: Tensor | None = None
+        """Hidden states that the next pass continues from [1, n, width]."""
+        self.left: Tensor | None = None
+        """Hidden states that the last pass kept [1, n or more, width]."""
         layers: Any = module
         for name in where.path:
             layers = getattr(layers, name)
@@ -138,51 +117,32 @@ class Portion:
         for index, layer in enumerate(layers):
             first, last = enters and index == run[0], index == leaves
             part = parts.get(index)
-            heard = layer if taps is None else taps.on(layer, index)
-            if part is None:
-                stand_ins.append(Skipped(layer, where))
-            elif isinstance(part, Block):
+            if isinstance(part, Block):
                 stand_ins.append(half(layer, part))
-            elif first or last:
-                stand_ins.append(Boundary(heard, where, self._carrier, first, last))
+            elif part is None or first or last:
+                stand_ins.append(StandIn(layer, self, runs=part is not None, enters=first, leaves=last))
             else:
-                stand_ins.append(heard)
-        last_heard = None if taps is None else taps.last
-        self.forward: Callable[..., Any] = _twin(module, where.path, stand_ins, last_heard).forward
+                stand_ins.append(layer)
+        self.forward: Callable[..., Any] = _twin(module, where.path, stand_ins).forward
         """The reduced model's own `forward`."""
 
-    def enter(self, hidden: Tensor | None) -> None:
-        """Set what the next pass goes on from [1, n, width]."""
-        self._carrier.entering = hidden
-
     def leave(self, count: int) -> Tensor:
-        """Take what the last pass kept of its nodes [1, count, width]."""
-        left, self._carrier.left = self._carrier.left, None
+        """Take the states that the last pass kept of its nodes [1, count, width]."""
+        left, self.left = self.left, None
         if left is None:
             raise RuntimeError("the model did not run its layers one after the other")
         return left[:, :count]
 
 
-def _twin(module: nn.Module, path: Sequence[str], layers: list[Any], tell: Callable[[Tensor], None] | None) -> nn.Module:
-    """A shallow copy of a model with `layers` in place of its list of layers; everything else is shared.
-
-    Args:
-        module: the model.
-        path: from there to the list.
-        layers: what takes the list's place.
-        tell: told the states after the final norm [1, n, width], if not None.
-    """
+def _twin(module: nn.Module, path: Sequence[str], layers: list[Any]) -> nn.Module:
+    """Copy a model, shallowly, with `layers` in place of the list at the end of `path`; everything else is shared."""
     twin = type(module).__new__(type(module))
     twin.__dict__.update(module.__dict__)
     for name in HOOKED:
         twin.__dict__.pop(name, None)
     parts = twin.__dict__["_modules"] = dict(module._modules)
     name, *rest = path
-    if not rest:
-        twin.__dict__["tell"] = tell  # for the lean pass, which owns its layers itself
-    inner: Any = _twin(getattr(module, name), rest, layers, tell) if rest else layers
-    if len(rest) == 1 and tell is not None:
-        inner = Inner(inner, tell)
+    inner: Any = _twin(getattr(module, name), rest, layers) if rest else layers
     if isinstance(inner, nn.Module):
         parts[name] = inner
     else:
@@ -193,43 +153,33 @@ def _twin(module: nn.Module, path: Sequence[str], layers: list[Any], tell: Calla
 
 
 class EarlyLayers:
-    """What a session needs to stop early and go on: the portions of its model, and the nodes that stopped.
+    """Early passes of a session: the portions of its model, and the nodes that stopped. `where` is None if such passes
+    do not work."""
 
-    Args:
-        module: the model.
-        where: its decoder layers; None if early passes do not work on it.
-        taps: what picks up hidden states on the way, if anything does.
-    """
-
-    def __init__(self, module: nn.Module, where: LayerList | None, taps: Taps | None = None) -> None:
+    def __init__(self, module: nn.Module, where: LayerList | None) -> None:
         self._module = module
         self._where = where
-        self._taps = taps
         self._portions: dict[tuple[Any, ...], Portion] = {}
         self.stopped: dict[int, Stopped] = {}
         """Node id → where it stopped."""
 
     def checked(self, layers: Layers) -> Run:
-        """The layers and blocks of an early pass (see `checked`).
-
-        Raises:
-            UserError: they are no part of the model's, or early passes do not work on it.
-        """
+        """Validate the layers and blocks of an early pass (see `checked`)."""
         if self._where is None:
             raise UserError("This model cannot stop after some of its layers. Use a method that runs all of them.")
         return checked(layers, self._where.count)
 
     def _portion(self, run: Run, enters: bool, leaves: int | None) -> Portion:
-        """A twin of its own per portion and session: what it carries must not meet another session's."""
+        """Return a portion, made for this session alone: its states must not mix with another session's."""
         assert self._where is not None
         key = (run, enters, leaves)
-        found = self._portions.get(key)
-        if found is None:
-            found = self._portions[key] = Portion(self._module, self._where, run, enters, leaves, self._taps)
-        return found
+        portion = self._portions.get(key)
+        if portion is None:
+            portion = self._portions[key] = Portion(self._module, self._where, run, enters, leaves)
+        return portion
 
     def drafting(self, run: Run) -> Portion:
-        """What an early pass runs; it keeps the hidden states as far as they can be used again."""
+        """Return the portion for an early pass; it keeps the hidden states as far as they can be reused."""
         depth = prefix(run)
         return self._portion(run, False, depth - 1 if depth else None)
 
@@ -239,18 +189,17 @@ class EarlyLayers:
         for node, row in zip(numbers, hidden, strict=True):
             self.stopped[node] = Stopped(run, row)
 
-    def only(self, kept: Container[int]) -> None:
+    def only(self, numbers: Container[int]) -> None:
         """Forget all nodes but these."""
-        self.stopped = {number: node for number, node in self.stopped.items() if number in kept}
+        self.stopped = {number: node for number, node in self.stopped.items() if number in numbers}
 
     def order(self, numbers: Iterable[int]) -> list[int]:
-        """Nodes that stopped, deepest first: each stage below then takes the last of them."""
+        """Sort stopped nodes, deepest first: each lower stage then takes the last of them."""
         return sorted(numbers, key=lambda number: (-self.stopped[number].depth, number))
 
     def stages(self, order: Sequence[int], fresh: bool) -> Iterator[Stage]:
-        """What takes the nodes that stopped, and new ones, through the layers they have not been through.
-
-        Layers that only some of the nodes need run over those alone: one stage per depth at which nodes stopped.
+        """Yield the stages that take stopped and new nodes through their missing layers: one for each depth at which
+        nodes stopped, as layers that only some of the nodes need run over those alone.
 
         Args:
             order: see `order`.
@@ -264,7 +213,7 @@ class EarlyLayers:
             rows = [
                 hidden
                 for number in order
-                if bound == (kept := self.stopped[number]).depth and (hidden := kept.hidden) is not None
+                if bound == (node := self.stopped[number]).depth and (hidden := node.hidden) is not None
             ]
             portion = self._portion(tuple(range(bound, until)), bound > 0, None if until == count else until - 1)
             joining = torch.stack(rows)[None] if rows else None
@@ -277,15 +226,12 @@ class Stage:
 
     portion: Portion
     stopped: int
-    """How many of the nodes that stopped take part: the last ones, and all new nodes behind them."""
+    """Number of stopped nodes that take part: the last ones, with all new nodes behind them."""
     joining: Tensor | None
     """Hidden states of those that take part from here on [1, n, width]."""
 
     def enter(self, carried: Tensor | None) -> None:
-        """Put together what the stage begins with.
-
-        Args:
-            carried: what the stage before kept; its nodes stand behind those that join here.
-        """
+        """Put together the states that the stage begins with: those that join here, then those that the stage before
+        `carried` over."""
         both = [part for part in (self.joining, carried) if part is not None]
-        self.portion.enter(torch.cat([part.to(both[0].device) for part in both], dim=1) if both else None)
+        self.portion.entering = torch.cat([part.to(both[0].device) for part in both], dim=1) if both else None

@@ -29,13 +29,13 @@ Style = Literal["mapping", "single", "native"]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far back a layer type sees: all of it, the last `window` positions, or its own chunk of `chunk` positions."""
+    """Range that a layer type sees: everything before, the last `window` positions, or its own chunk of `chunk` positions."""
 
     window: int | None = None
     chunk: int | None = None
 
     def first(self, position: int) -> int:
-        """The oldest position that a query at `position` sees."""
+        """Return the oldest position that a query at `position` sees."""
         if self.window is not None:
             return max(0, position - self.window + 1)
         if self.chunk is not None:
@@ -50,7 +50,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class MaskPlan:
-    """How to give a model its masks."""
+    """Form in which a model takes its masks."""
 
     style: Style
     reaches: dict[str, Reach]
@@ -75,7 +75,7 @@ class MaskPlan:
 
 
 def plans_for(config: Any) -> list[MaskPlan]:
-    """The ways to give a model of this (text) configuration its masks, likeliest first; loading proves which one is right."""
+    """List the forms of masks for a (text) configuration, likeliest first; loading proves which one is right."""
     name = config._attn_implementation
     causal_without = name in ("sdpa", ATTENTION)
     layers = int(config.num_hidden_layers)
@@ -97,12 +97,12 @@ def plans_for(config: Any) -> list[MaskPlan]:
 
 
 def native_plan(config: Any) -> MaskPlan:
-    """The model makes its own masks."""
+    """Make the plan of a model that makes its own masks."""
     return MaskPlan("native", {FULL: Reach()}, (FULL,) * int(config.num_hidden_layers), True)
 
 
 def unpack(bits: Sequence[int], width: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Integers as rows of booleans [n, width], lowest bit first."""
+    """Unpack integers into rows of booleans [n, width], lowest bit first."""
     size = (width + 7) // 8
     raw = np.frombuffer(b"".join(b.to_bytes(size, "little") for b in bits), dtype=np.uint8).reshape(len(bits), size)
     return np.unpackbits(raw, axis=1, count=width, bitorder="little").view(np.bool_)
@@ -120,39 +120,36 @@ def tree_mask(
     group: int = 1,
     padded: bool = False,
 ) -> Tensor:
-    """Additive mask of new nodes: 0 where they see, the type's lowest value where not.
+    """Make the additive mask of new nodes [1, 1, group × n, slots in view]: 0 where they see, the type's lowest value
+    where not.
 
     Args:
         bits: for each new node its ancestors and itself as bits over the tentative slots [n].
         positions: absolute position of each new node [n].
         slot_positions: absolute position of what each tentative slot holds [m].
         length: committed tokens; their slots are their positions.
-        reach: how far back this layer type sees.
+        reach: range that this layer type sees.
         first: the oldest slot in view.
-        dtype: of the attention scores.
-        device: where the mask goes.
+        dtype, device: of the mask.
         group: times the rows are repeated.
         padded: there are as many slots as a padded pass shows; those behind the last node are hidden.
-
-    Returns:
-        [1, 1, group × n, length - first + m, or more if `padded`]
     """
     n, m = len(bits), len(slot_positions)
     if padded:
         m += in_view(length - first + m) - (length - first + m)
     low = torch.finfo(dtype).min
-    seen = unpack(bits, m)
+    visible_nodes = unpack(bits, m)
     if group > 1:
-        seen = np.tile(seen, (group, 1))
+        visible_nodes = np.tile(visible_nodes, (group, 1))
     if reach.full:
         # Only the small tentative part is made on the CPU; the prefix, seen by all, is filled where it is needed.
-        tail = torch.zeros((group * n, m), dtype=dtype).masked_fill_(torch.from_numpy(~seen), low)
+        tail = torch.zeros((group * n, m), dtype=dtype).masked_fill_(torch.from_numpy(~visible_nodes), low)
         mask = torch.zeros((group * n, length - first + m), dtype=dtype, device=device)
         mask[:, length - first :] = on_device(tail, device)
         return mask[None, None]
     oldest = np.tile([reach.first(p) for p in positions], group)[:, None]
-    seen[:, : len(slot_positions)] &= np.asarray(slot_positions)[None, :] >= oldest
+    visible_nodes[:, : len(slot_positions)] &= np.asarray(slot_positions)[None, :] >= oldest
     prefix = np.arange(first, length)[None, :] >= oldest
-    visible = torch.from_numpy(np.concatenate((prefix, seen), axis=1))
+    visible = torch.from_numpy(np.concatenate((prefix, visible_nodes), axis=1))
     mask = torch.zeros(visible.shape, dtype=dtype).masked_fill_(~visible, low)
     return on_device(mask, device)[None, None]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm  # type: ignore[import-untyped]
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import __version__ as transformers_version
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -31,8 +32,9 @@ from ..kept import identity
 from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
 from ..pass_times import TOKENS as TIMED_TOKENS
 from ..pass_times import Curve, given_curve, kept_curve, pass_seconds
+from ..proof import attempt, out_of_memory
 from ..proof_text import proof_text
-from ..rounding import TOKENS, ticking
+from ..rounding import LARGE, TOKENS, ticking
 from ..transfer import accelerator
 from .devices import choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
 from .graphs.graphs import chosen_graphs
@@ -40,25 +42,25 @@ from .lean.int8 import quantize, read_scales
 from .lean.int8 import works as int8_works
 from .lean.lean import of_family
 from .masks import native_plan
-from .plain import PlainSession, session_of
-from .proving.proof import attempt
-from .proving.prove import PASSES, Proven, promised, prove, rounded
-from .runner import Runner, out_of_memory
+from .plain import PlainSession, open_session
+from .proof import Proof
+from .prove import PASSES, Proven, prove, with_bits
+from .runner import Runner
 from .tokenizer import TextCodec, eos_ids
 
 ATTENTION = (None, "eager", "sdpa", "flex_attention")
 """Kinds of attention that a configuration may ask for; of any other transformers fetches native code."""
 
-LARGE = 50_000_000
+MANY = 50_000_000
 """Parameters from which on numbers of threads are compared: passes take milliseconds, of which Python's share is small."""
 
 QUIET = 40
 """logging.ERROR: what transformers says below that, a user cannot act on."""
 
 UNREAD = "The tokenizer has {} that this model does not have ({}). A prompt with one of them cannot be read."
-"""What is said of a tokenizer that knows more than its model."""
+"""Note on a tokenizer that knows more than its model."""
 NAMED = 4
-"""How many of them are named."""
+"""Most of its tokens that are named."""
 
 BFLOAT16 = "Runs in bfloat16, the type of its file, in which this CPU is faster. Use --dtype float32 for the wider type."
 
@@ -72,7 +74,7 @@ class TransformersModel(CodecModel):
         self._codec = codec
         self.thoughts = codec.thoughts
         self._feeding = proven.feeding
-        self._states_proof = proven.states
+        self._proof: Proof | None = proven.proof
         self.info = info
 
     @property
@@ -91,26 +93,25 @@ class TransformersModel(CodecModel):
         return self._runner
 
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
-        """A new, empty KV cache; memory is taken as it fills (see `Model.open_session`)."""
+        """Open a new, empty KV cache; memory is taken as it fills (see `Model.open_session`)."""
         runner = self._loaded
         size, taps = self.size(context), self.tapped(taps)
         if self.info.capabilities.chain:
-            return session_of(runner, size, taps)
+            return open_session(runner, size, taps)
         return PlainSession(runner, size, self._feeding)
 
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): two passes."""
-        runner, proof = self._loaded, self._states_proof
-        assert proof is not None
+        assert self._proof is not None
         with _quiet():
-            works = attempt(partial(proof.works, runner))
-        self._states_proof = None  # asked once
+            works = attempt(self._proof.states_work, self._loaded, self.info.capabilities.tree)
+        self._proof = None  # asked once
         return works
 
     def close(self) -> None:
         """Free the weights; sessions that are open keep them until they are closed and dropped."""
         gpu = accelerator(self._runner.device) if self._runner is not None else None
-        self._runner = self._states_proof = None
+        self._runner = self._proof = None
         gc.collect()
         if gpu is not None:
             gpu.empty_cache()
@@ -124,20 +125,18 @@ def load_transformers(
     progress: StageProgress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TransformersModel:
-    """Load the model in a folder.
+    """Load the model in a folder with config.json, *.safetensors and the tokenizer's files.
 
     Args:
-        folder: config.json, *.safetensors and the tokenizer's files.
-        name: as the user named the model.
+        folder, name: of the model; the name is as the user gave it.
         options: device, dtype, context, threads.
-        progress: told about the stages "weights" (tensors) and "check" (forward passes of the proof).
-        cancelled: polled between tensors and between passes.
+        progress: called in the stages "weights" (tensors) and "check" (forward passes of the proof).
+        cancelled: polled between tensors and between passes; answering True raises Cancelled.
 
     Raises:
         UserError: the folder holds no model that can be loaded here; says why and what to do.
-        Cancelled: `cancelled` answered True.
     """
-    begun = time.perf_counter()
+    start = time.perf_counter()
     template = given_template(options.chat_template)
     device = choose_device(options.device)
     files = check_folder(folder)
@@ -181,7 +180,8 @@ def load_transformers(
             f"The weights in {folder} are missing {counted(len(missing), 'tensor')} that config.json asks for, such as "
             f"{missing[0]}. Download the model again."
         )
-    model = _proven(module, parameters, weights, codec, name, folder, limit, options, begun, progress, cancelled)
+    model = prove_model(module, weights, parameters, codec, name, folder, options, progress=progress, cancelled=cancelled)
+    model.info = replace(model.info, load_seconds=time.perf_counter() - start)
     if not half:
         return model
     if model.info.capabilities.exact or options.exact == "off":
@@ -192,40 +192,46 @@ def load_transformers(
     return load_transformers(folder, name, replace(options, dtype="float32"), progress=progress, cancelled=cancelled)
 
 
-def _proven(
+def prove_model(
     module: Any,
-    parameters: int,
     weights: int,
+    parameters: int,
     codec: TextCodec,
     name: str,
     folder: Path,
-    limit: int,
     options: LoadOptions,
-    begun: float,
-    progress: StageProgress | None,
-    cancelled: Callable[[], bool] | None,
+    *,
+    progress: StageProgress | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> TransformersModel:
-    """The model around loaded weights, after the proof."""
+    """Prove what loaded weights can do, and make the model around them; `weights` and `parameters` are their numbers (see
+    `ModelInfo`)."""
     config = module.config.get_text_config(decoder=True)
-    dtype = INT8 if options.dtype == INT8 else str(module.dtype).removeprefix("torch.")
-    known = inspect.signature(module.forward).parameters
+    limit = context_limit(module.config)
+    names = inspect.signature(module.forward).parameters
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
     runner = Runner(
-        module, native_plan(config), (), module.dtype, embedding.device, "position_ids" in known, "logits_to_keep" in known
+        module,
+        native_plan(config),
+        specs=(),
+        dtype=module.dtype,
+        device=embedding.device,
+        takes_positions="position_ids" in names,
+        takes_rows="logits_to_keep" in names,
+        graphs=chosen_graphs(embedding.device),
     )
-    runner = replace(runner, graphs=chosen_graphs(runner.device))
     codec.vocabulary = int(config.vocab_size if head is None else head.weight.shape[0])
     tick = ticking(PASSES, progress, cancelled)
+    curve: Curve = ()
+    timed = 0.0
     try:
         with _quiet():
-            text = proof_text(codec, embedding.shape[0], TOKENS)
+            text = proof_text(codec, embedding.shape[0], max(TOKENS, TIMED_TOKENS))
             proven = prove(runner, config, text, tick, limit, options.exact)
-            rounding = rounded(proven.runner, proven.capabilities, text, limit, tick, parameters)
-            runner, capabilities = promised(proven.runner, proven.capabilities, rounding, options.exact)
-            taken: tuple[Curve, float] = (), 0.0
-            if capabilities.chain:
-                text = proof_text(codec, embedding.shape[0], TIMED_TOKENS)
-                taken = _timed(runner, text, parameters, folder, limit, options, tick)
+            long = runner.device.type != "cpu" or parameters <= LARGE
+            proven = with_bits(proven, text, tick, context=limit, long=long, exact=options.exact)
+            if proven.capabilities.chain:
+                curve, timed = _pass_times(proven.runner, text, parameters, folder, limit, options, tick)
     except (Cancelled, UserError):
         raise
     except Exception as error:
@@ -236,14 +242,15 @@ def _proven(
         ) from None
     if progress is not None:
         progress("check", PASSES, PASSES)
-    notes = dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))
+    notes = dict.fromkeys(why for what, why in proven.capabilities.reasons.items() if what not in ("layers", "states"))
     if unread := codec.beyond(embedding.shape[0]):
-        notes[UNREAD.format(counted(len(unread), "token"), ", ".join(unread[:NAMED]) + ", …" * (len(unread) > NAMED))] = None
+        more = ", …" * (len(unread) > NAMED)
+        notes[UNREAD.format(counted(len(unread), "token"), ", ".join(unread[:NAMED]) + more)] = None
     info = ModelInfo(
         name=name,
         backend="transformers",
         device=device_name(module, runner.device),
-        dtype=dtype,
+        dtype=INT8 if options.dtype == INT8 else str(module.dtype).removeprefix("torch."),
         architecture=type(module).__name__,
         parameters=parameters,
         layers=int(config.num_hidden_layers),
@@ -252,44 +259,43 @@ def _proven(
         context=options.size(name, limit),
         eos_ids=eos_ids(module, codec),
         has_template=codec.has_template,
-        capabilities=capabilities,
+        capabilities=proven.capabilities,
         pard_token=token_id(getattr(config, "pard_token", None), embedding.shape[0]),
         path=str(folder),
-        load_seconds=time.perf_counter() - begun,
         notes=tuple(notes),
-        pass_seconds=given_curve() or taken[0],
-        timed=taken[1],
+        pass_seconds=given_curve() or curve,
+        timed=timed,
         active=active(config),
         weights=weights,
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=read_recommended(folder),
     )
-    return TransformersModel(proven._replace(runner=runner), codec, info)
+    return TransformersModel(proven, codec, info)
 
 
 CHOSEN = ("num_experts_per_tok", "moe_topk", "moe_top_k", "top_k_experts", "moe_k")
-"""Keys of a configuration: how many experts a token is sent to."""
+"""Keys of a configuration: the number of experts for each token."""
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-"""How many there are."""
+"""Keys of a configuration: the number of experts."""
 
 
 def active(config: Any) -> float:
-    """The share of a mixture's experts that a token is sent to; 1 for a model without."""
-    chosen, there = (next((n for key in keys if (n := getattr(config, key, None))), 0) for keys in (CHOSEN, EXPERTS))
-    return min(1.0, chosen / there) if chosen and there and isinstance(there, int) else 1.0
+    """Return the share of a mixture's experts that a token is sent to; 1 for a model without."""
+    chosen, experts = (next((n for key in keys if (n := getattr(config, key, None))), 0) for keys in (CHOSEN, EXPERTS))
+    return min(1.0, chosen / experts) if chosen and experts and isinstance(experts, int) else 1.0
 
 
 def weights_of(module: Any) -> int:
-    """See `ModelInfo.weights`."""
+    """Count `ModelInfo.weights`."""
     share = active(module.config.get_text_config(decoder=True))
     head = module.get_output_embeddings()
     looked_up = {id(part.weight) for part in module.modules() if isinstance(part, torch.nn.Embedding)}
-    kept = [(name, p) for name, p in module.named_parameters() if p.ndim > 1]
-    kept = [(name, p) for name, p in kept if id(p) not in looked_up or (head is not None and p is head.weight)]
-    return int(sum(p.numel() * (share if ".experts." in name else 1) for name, p in kept))
+    matrices = [(name, p) for name, p in module.named_parameters() if p.ndim > 1]
+    matrices = [(name, p) for name, p in matrices if id(p) not in looked_up or (head is not None and p is head.weight)]
+    return int(sum(p.numel() * (share if ".experts." in name else 1) for name, p in matrices))
 
 
-def _timed(
+def _pass_times(
     runner: Runner,
     text: Sequence[int],
     parameters: int,
@@ -298,26 +304,26 @@ def _timed(
     options: LoadOptions,
     tick: Callable[[], None],
 ) -> tuple[Curve, float]:
-    """What passes take and when that was measured; of a large model on a CPU, on the number of threads on which they are
-    quickest, which is then set."""
+    """Measure the seconds of passes; return them and the time of the measurement. For a large model on a CPU, find the number
+    of threads on which passes are quickest, and set it."""
     cpu = runner.device.type == "cpu"
     about = identity(folder.iterdir()), transformers_version, str(torch.__version__), device_name(runner.module, runner.device)
-    by_count: dict[int, tuple[Curve, float]] = {}
-    choosing = cpu and parameters >= LARGE
+    measurements: dict[int, tuple[Curve, float]] = {}
+    choosing = cpu and parameters >= MANY
     for count in thread_counts(options.threads) if choosing else [torch.get_num_threads()]:
         if cpu:
             torch.set_num_threads(count)
-        session = session_of(runner, min(limit, TIMED_TOKENS))
+        session = open_session(runner, min(limit, TIMED_TOKENS))
         measure = partial(pass_seconds, session, text, tick, cpu=cpu)
-        by_count[count] = kept_curve((*about, options.dtype, str(runner.dtype), options.exact, count), measure)
-    best = min(by_count, key=lambda count: sum(taken for nodes, taken in by_count[count][0] if nodes in (1, 8)))
+        measurements[count] = kept_curve((*about, options.dtype, str(runner.dtype), options.exact, count), measure)
+    best = min(measurements, key=lambda count: sum(t for nodes, t in measurements[count][0] if nodes in (1, 8)))
     if choosing:
         torch.set_num_threads(best)
-    return by_count[best]
+    return measurements[best]
 
 
 def _config(folder: Path) -> Any:
-    """The folder's configuration, if it is a causal language model's that transformers knows."""
+    """Read the folder's configuration, if it is a causal language model's that transformers knows."""
     raw = read_json(folder / "config.json")
     kind = raw.get("model_type")
     foreign = "auto_map" in raw and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -341,8 +347,8 @@ def _config(folder: Path) -> Any:
         causal.update([names] if isinstance(names, str) else names)
     built = raw.get("architectures") or []
     # Of a model that sees images too, transformers may have a class for its language part, as of Qwen3.5.
-    own = str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(str(kind), ""))
-    writes = not built or causal & set(built) or own.replace("ForCausalLM", "ForConditionalGeneration") in built
+    class_name = str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(str(kind), ""))
+    writes = not built or causal & set(built) or class_name.replace("ForCausalLM", "ForConditionalGeneration") in built
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or not writes or config.is_encoder_decoder:
         raise UserError(
             f"The model in {folder} ({', '.join(built) or kind}) is not a causal language model, so it cannot generate text. "
@@ -355,7 +361,7 @@ def _config(folder: Path) -> Any:
 
 
 def context_limit(config: Any) -> int:
-    """Most tokens that a configuration's model takes."""
+    """Return the most tokens that a configuration's model takes."""
     config = config.get_text_config(decoder=True)
     for key in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
         limit = getattr(config, key, None)
@@ -372,10 +378,10 @@ def _read(
     progress: StageProgress | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Any, list[str]]:
-    """The weights in memory, and the names of those that the files lack."""
+    """Read the weights; return the module and the names of tensors that the files lack."""
     with _watched(progress, cancelled):
         loader: Any = AutoModelForCausalLM
-        module, found = loader.from_pretrained(
+        module, report = loader.from_pretrained(
             str(folder),
             config=config,
             dtype="auto" if dtype is None else dtype,
@@ -387,40 +393,24 @@ def _read(
         )
     module.eval()
     module.requires_grad_(False)
-    return module, sorted(found["missing_keys"])
+    return module, sorted(report["missing_keys"])
 
 
 @contextmanager
 def _watched(progress: StageProgress | None, cancelled: Callable[[], bool] | None) -> Iterator[None]:
-    """transformers' progress bars as calls of `progress`, instead of lines on the screen."""
+    """Turn transformers' progress bars into calls of `progress` in this context."""
 
-    class Bar:
-        """The part of tqdm that loading uses."""
-
-        def __init__(self, items: Any = None, **options: Any) -> None:
-            self.items = items
-            total = options.get("total")
-            self.total = int(len(items) if total is None and hasattr(items, "__len__") else total or 0)
-
+    class Bar(tqdm):  # type: ignore[misc]
         def __iter__(self) -> Iterator[Any]:
-            for done, item in enumerate(self.items, 1):
+            for done, item in enumerate(self.iterable, 1):
                 if cancelled is not None and cancelled():
                     raise Cancelled
                 yield item
                 if progress is not None:
-                    progress("weights", done, self.total)
-
-        def __enter__(self) -> Bar:
-            return self
-
-        def __exit__(self, *exc: object) -> None:
-            pass
-
-        def __getattr__(self, name: str) -> Callable[..., None]:
-            return lambda *args, **options: None
+                    progress("weights", done, self.total or 0)
 
     def hook(_factory: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        return Bar(*args[:1], **options)
+        return Bar(*args, **{**options, "disable": True})
 
     before = logging.set_tqdm_hook(hook)
     try:
@@ -432,7 +422,6 @@ def _watched(progress: StageProgress | None, cancelled: Callable[[], bool] | Non
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No warnings of transformers meanwhile."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(QUIET)
     try:
@@ -442,7 +431,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """What an error of transformers says, as the end of a sentence."""
+    """Write an error of transformers as the end of a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
     if text.endswith(":"):  # of a list of entries that are wrong

@@ -1,4 +1,4 @@
-"""What a session needs of a loaded model to run its passes."""
+"""The part of a loaded model that sessions run passes with."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .slot_cache import KVSpec
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """What a session needs to know of a loaded model."""
+    """A loaded model as sessions run it."""
 
     module: torch.nn.Module
     plan: MaskPlan
     specs: tuple[KVSpec | None, ...]
     dtype: torch.dtype
     device: torch.device
-    """Where the model takes its token ids."""
+    """Device of the model's token ids."""
     takes_positions: bool
     takes_rows: bool
     """Whether `forward` has `logits_to_keep`; without it the LM head runs over every node."""
     layers: LayerList | None = None
-    """Where the decoder layers of `network` are; None if early passes do not work on it."""
+    """Location of the decoder layers of `network`; None if early passes do not work on it."""
     tapped: LayerList | None = None
     """The same; None if hidden states cannot be read there."""
     lean: LeanModel | None = None
@@ -39,25 +39,15 @@ class Runner:
     """Whether attention is padded so that a node's logits do not depend on what else is in its pass (see
     `attention.padded`)."""
     fewest: int = 1
-    """Fewest nodes of a pass: its products give each row the same bits from so many rows on (see `proving/prove.py`)."""
+    """Fewest rows of a pass: from this many on products give each row the same bits (see `prove.ROWS`)."""
     exact: bool = False
-    """Whether they then are the same bits, as the proof found."""
+    """Whether they then are the same bits, as was measured at load."""
     graphs: type[Graphs] | None = None
-    """What passes of few nodes are recorded with, if with anything."""
+    """Recorder of passes of few nodes, if they are recorded."""
     rope: Rope | None = None
     """Its rotary positions, if they depend on the length of the text."""
-    shift: int = 0
-    """Added to all positions that the model is told: the proof reads a short text as the end of a long one."""
 
     @property
     def network(self) -> torch.nn.Module:
-        """What runs the passes."""
+        """Module that runs the passes."""
         return self.module if self.lean is None else self.lean
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether torch could not get memory, on whatever device."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    text = str(error)
-    return isinstance(error, RuntimeError) and ("not enough memory" in text or "out of memory" in text)

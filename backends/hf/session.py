@@ -7,6 +7,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from ...errors import UserError
 from ..base import ROOT, Layers
 from ..best import Fetcher
+from ..proof import out_of_memory
 from ..rounding import straightest
 from ..scores import TorchScores
 from ..sessions.states import States
@@ -22,45 +24,35 @@ from ..sessions.tree import TreeSession
 from ..transfer import accelerator, on_device
 from .attention import PAD_KEYS, in_view, padded, parts_of
 from .blocks import covers, shown
-from .early_layers import EarlyLayers, Portion
+from .early_layers import EarlyLayers
 from .graphs.passes import ALIGNED, StaticPasses
 from .masks import tree_mask
-from .runner import Runner, out_of_memory
+from .runner import Runner
 from .slot_cache import SlotCache, SlotNode
-from .taps import Taps
+from .taps import heard_rows, overheard
 
 VIEW = 512
-"""What a sliding window sees of a padded pass begins at a multiple of this: torch's attention takes keys in blocks of 512, and
-the bits of a sum depend on where its blocks begin."""
+"""A sliding window's view in a padded pass begins at a multiple of this: torch's attention takes keys in blocks of 512, and
+the bits of a sum depend on the start of its blocks."""
 
 
 class PassMasks:
-    """Makes what a pass over some nodes gets as `attention_mask`.
-
-    Args:
-        run: the model.
-        cache: the session's; its layers are told where their view starts.
-        context: most tokens.
-    """
+    """Maker of a session's `attention_mask` for each pass. It sets the start of each layer's view in the cache."""
 
     def __init__(self, run: Runner, cache: SlotCache, context: int) -> None:
-        self._run, self._cache, self._context = run, cache, context
+        self._run = run
+        self._cache = cache
+        self._context = context
         self._bounded = not run.plan.full
         self.edge: Tensor | None = None
-        """What masks of single nodes are cut out of where attention is padded: zeros for what is in view, then the padding."""
+        """Masks of single nodes are views of this where attention is padded: zeros for slots in view, then the padding."""
         if run.padded:
             self.edge = torch.zeros(context + PAD_KEYS, dtype=run.dtype, device=run.device)
             self.edge[context:] = torch.finfo(run.dtype).min
 
     def of(self, new: Sequence[SlotNode], living: Iterable[SlotNode], length: int, chain: bool) -> Any:
-        """The masks of a pass.
-
-        Args:
-            new: its nodes, in the last slots.
-            living: those of earlier passes.
-            length: committed tokens.
-            chain: whether each node sees every slot before its own.
-        """
+        """Make the masks of a pass over the nodes `new` in the last slots, among `living` ones; in a `chain` each node
+        sees every slot before its own."""
         plan, edge = self._run.plan, self.edge
         n, start = len(new), new[0].slot
         if plan.style == "native":
@@ -101,8 +93,16 @@ class PassMasks:
             key = None if reach.first(max(positions)) == 0 else reach
             if key not in masks:
                 masks[key] = tree_mask(
-                    *(bits, positions, slot_positions, length, reach, firsts[kind]),
-                    *(self._run.dtype, self._run.device, plan.group, self._cache.padded),
+                    bits,
+                    positions,
+                    slot_positions,
+                    length,
+                    reach=reach,
+                    first=firsts[kind],
+                    dtype=self._run.dtype,
+                    device=self._run.device,
+                    group=plan.group,
+                    padded=self._cache.padded,
                 )
                 if edge is not None:
                     padded(masks[key], parts_of(start - firsts[kind], n))
@@ -114,11 +114,11 @@ logger = logging.getLogger("specchat.proof")
 
 
 def _filled(new: list[SlotNode], picks: list[int] | None, fewest: int) -> tuple[list[SlotNode], list[int] | None]:
-    """A pass of at least `fewest` nodes and rows: the last node runs again in the slots behind, where nobody looks."""
+    """Fill a pass up to `fewest` nodes and rows: the last node runs again in the slots behind, which nothing reads."""
     last = new[-1]
-    own = 1 << (last.bits.bit_length() - 1)
+    bit = 1 << (last.bits.bit_length() - 1)
     more = range(1, fewest - len(new) + 1)
-    new = [*new, *(replace(last, slot=last.slot + i, bits=last.bits ^ own | own << i) for i in more)]
+    new = [*new, *(replace(last, slot=last.slot + i, bits=last.bits ^ bit | bit << i) for i in more)]
     if picks:
         picks = [*picks, *(picks[-1:] * (fewest - len(picks)))]
     return new, picks
@@ -138,19 +138,15 @@ class TransformersSession(TreeSession[SlotNode]):
         self.rope = runner.rope.rule if runner.rope is not None else None
         self._end = 0
         """Slots in use."""
-        self._taps: Taps | None = None
+        self._listen = partial(overheard, runner.network, runner.tapped, tuple(taps))
         if taps:
             module: Any = runner.module
-            where, width = runner.tapped, module.config.get_text_config(decoder=True).hidden_size
-            assert where is not None
+            width = module.config.get_text_config(decoder=True).hidden_size
             self._states = States(taps, width, context, runner.dtype, runner.device)
-            self._taps = Taps(self._states, where.count)
-            whole = Portion(runner.network, where, tuple(range(where.count)), False, None, self._taps)
-            self._forward = whole.forward
-        self._early = EarlyLayers(runner.network, runner.layers, self._taps)
+        self._early = EarlyLayers(runner.network, runner.layers)
         self._static: StaticPasses | None = None
         self.unrecorded = ""
-        """Why passes are not recorded that should be."""
+        """Reason why passes are launched one by one although they should be recorded."""
         try:
             with torch.inference_mode():
                 slots = context + runner.fewest - 1
@@ -159,8 +155,8 @@ class TransformersSession(TreeSession[SlotNode]):
                 self._cache = SlotCache(runner.specs, slots, runner.padded)
                 if runner.graphs is not None:
                     graphs = runner.graphs(runner.device)
-                    self._static = StaticPasses(self._forward, self._cache, runner.plan, runner.dtype, graphs, self._taps)
-                self._arange = torch.arange(runner.shift, runner.shift + context, device=runner.device)[None]
+                    self._static = StaticPasses(runner, self._cache, graphs, self._listen, self._states)
+                self._arange = torch.arange(context, device=runner.device)[None]
                 self._masks = PassMasks(runner, self._cache, context)
         except Exception as error:
             if not out_of_memory(error):
@@ -177,57 +173,58 @@ class TransformersSession(TreeSession[SlotNode]):
     def evaluate(
         self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> TorchScores:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         self._check(tokens, parents)
         if layers is not None or self._early.stopped:
             scores = self._evaluate_early(tokens, parents, rows, layers)
-            self.forward_seconds += time.perf_counter() - begun
+            self.forward_seconds += time.perf_counter() - start
             return scores
-        wanted = self._rows(len(tokens), rows)
+        scored_ids = self._rows(len(tokens), rows)
         if not tokens:
             return TorchScores(torch.empty((0, 0)), (), ())
         order = straightest(parents, self._next) if self._masks.edge is not None else None
         new = self._hang(tokens, parents, order)
         picks = None if rows is None else [row - self._next for row in rows]
-        recorded = self._recorded(new, picks, tuple(wanted))
+        recorded = self._recorded(new, picks, tuple(scored_ids))
         if recorded is not None:
             self._add(new)
-            self.forward_seconds += time.perf_counter() - begun
+            self.forward_seconds += time.perf_counter() - start
             return recorded
         if order is None:
-            found = self._guarded(lambda: self._pass(new, picks, self._forward), len(new))
+            fetched = self._guarded(lambda: self._pass(new, picks, self._forward), len(new))
         else:
             batch = sorted(new, key=lambda node: node.slot)
             places = order if picks is None else [order[pick] for pick in picks]
             risen = sorted(places)
             rows = [bisect_left(risen, place) for place in places]
-            found = self._guarded(lambda: self._pass(batch, None if picks is None else risen, self._forward)[rows], len(new))
+            fetched = self._guarded(lambda: self._pass(batch, None if picks is None else risen, self._forward)[rows], len(new))
         self._add(new)
         scored = new if picks is None else [new[pick] for pick in picks]
-        scores = self._fetcher.scores(*found, tuple(wanted), tuple([node.position + 1 for node in scored]))
-        self.forward_seconds += time.perf_counter() - begun
+        scores = self._fetcher.scores(*fetched, tuple(scored_ids), tuple([node.position + 1 for node in scored]))
+        self.forward_seconds += time.perf_counter() - start
         return scores
 
-    def _recorded(self, new: list[SlotNode], picks: list[int] | None, wanted: tuple[int, ...]) -> TorchScores | None:
-        """The scores of a pass over static buffers; None if it has to be another one."""
+    def _recorded(self, new: list[SlotNode], picks: list[int] | None, ids: tuple[int, ...]) -> TorchScores | None:
+        """Run a pass over static buffers and return its scores; None if it does not fit or fails."""
         static, length = self._static, len(self.tokens)
         if static is None or not static.take(len(new), new[-1].slot + 1 - length):
             return None
         try:
             with torch.inference_mode():
-                return static.run(new, self._nodes.values(), length, self._end, picks, wanted)
+                return static.run(new, self._nodes.values(), length, self._end, picks, ids)
         except Exception as error:
             if out_of_memory(error):
                 raise self._no_memory(len(new)) from None
             # What a model does in its passes cannot be known: they go on as they always did.
-            self._static, self.unrecorded = None, f"{type(error).__name__}: {error}".splitlines()[0]
+            self._static = None
+            self.unrecorded = f"{type(error).__name__}: {error}".splitlines()[0]
             logger.warning("graphs: %s", self.unrecorded)
             return None
 
     def _evaluate_early(
         self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None, layers: Layers | None
     ) -> TorchScores:
-        """A pass that stops early, or one that takes nodes on which did."""
+        """Run a pass that stops early, or one that completes nodes that did."""
         early = self._early
         run = None if layers is None else early.checked(layers)
         order = early.order(early.stopped) if run is None else []
@@ -245,24 +242,24 @@ class TransformersSession(TreeSession[SlotNode]):
         ids = [*order, *range(self._next, self._next + len(new))]
         batch = [*(self._nodes[number] for number in order), *new]
         place = {number: i for i, number in enumerate(ids)}
-        wanted = sorted(ids) if rows is None else rows
-        if not place.keys() >= set(wanted):
-            raise ValueError(f"rows {list(wanted)} are not all of this pass's nodes {sorted(ids)}")
+        scored = sorted(ids) if rows is None else rows
+        if not place.keys() >= set(scored):
+            raise ValueError(f"rows {list(scored)} are not all of this pass's nodes {sorted(ids)}")
         if not batch:
             return TorchScores(torch.empty((0, 0)), (), ())
-        picks = [place[number] for number in wanted]
+        picks = [place[number] for number in scored]
         if run is None:
-            found = self._guarded(lambda: self._stages(order, batch, picks), len(batch))
+            fetched = self._guarded(lambda: self._stages(order, batch, picks), len(batch))
             early.stopped.clear()
         else:
             portion = early.drafting(run)
-            found = self._guarded(lambda: self._pass(new, picks, portion.forward), len(new))
+            fetched = self._guarded(lambda: self._pass(new, picks, portion.forward), len(new))
             early.keep(ids, run, portion)
         self._add(new)
-        return self._fetcher.scores(*found, tuple(wanted), tuple([batch[pick].position + 1 for pick in picks]))
+        return self._fetcher.scores(*fetched, tuple(scored), tuple([batch[pick].position + 1 for pick in picks]))
 
     def _stages(self, order: list[int], batch: list[SlotNode], picks: list[int]) -> Tensor:
-        """Take nodes through what they lack of the layers; the first of `batch` are those that stopped, in `order`.
+        """Take nodes through their missing layers; the first of `batch` are those that stopped, in `order`.
 
         Returns:
             logits of the picked ones [rows, vocab].
@@ -300,8 +297,7 @@ class TransformersSession(TreeSession[SlotNode]):
                 raise self._no_memory(nodes) from None
 
     def _hang(self, tokens: Sequence[int], parents: Sequence[int], order: Sequence[int] | None = None) -> list[SlotNode]:
-        """The new nodes, placed behind the slots in use, in their order or in another; nothing is changed but that holes may be
-        closed."""
+        """Make the new nodes, in slots behind those in use, in their order or another. At most holes are closed."""
         if self._end + len(tokens) > self.context:
             self._pack((), self._nodes)
         length, living, first, exact = len(self.tokens), self._nodes, self._next, self._run.exact
@@ -318,9 +314,9 @@ class TransformersSession(TreeSession[SlotNode]):
         return new
 
     def _pass(self, new: list[SlotNode], picks: list[int] | None, forward: Callable[..., Any]) -> Tensor:
-        """Run the model over nodes in the last slots, in their order; logits of the picked ones [rows, vocab]."""
-        run, cache, taps, count = self._run, self._cache, self._taps, len(new)
-        wanted = count if picks is None else len(picks)
+        """Run the model over nodes in the last slots, in their order; return logits of the picked ones [rows, vocab]."""
+        run, cache, count = self._run, self._cache, len(new)
+        scored = count if picks is None else len(picks)
         if run.fewest > 1:
             new, picks = _filled(new, picks, run.fewest)
         n = len(new)
@@ -343,16 +339,21 @@ class TransformersSession(TreeSession[SlotNode]):
             if chain:
                 kwargs["position_ids"] = self._arange[:, start:end]
             else:
-                kwargs["position_ids"] = on_device([[run.shift + node.position for node in new]], run.device)
+                kwargs["position_ids"] = on_device([[node.position for node in new]], run.device)
         index = None if picks is None else on_device(picks, self._index_device)
         if index is not None and run.takes_rows:
             # Where a model spans GPUs accelerate moves tensors to the first of them: numbers stay numbers.
             kwargs["logits_to_keep"] = picks if self._index_device != run.device else index
-        out = forward(**kwargs) if taps is None else taps.run(forward, kwargs, start, count)
+        with self._listen() as heard:
+            out = forward(**kwargs)
+        if self._states is not None:
+            # Also where a pass leaves layers out: the one that completes its nodes writes again.
+            for tap, rows in heard_rows(heard, count).items():
+                self._states.write(tap, start, rows)
         logits: Tensor = out.logits[0]
         if index is not None and not run.takes_rows:
             logits = logits[index.to(logits.device)]
-        return logits[:wanted]
+        return logits[:scored]
 
     def _is_chain(self, new: list[SlotNode]) -> bool:
         """Whether each node sees every slot before its own."""
@@ -378,19 +379,20 @@ class TransformersSession(TreeSession[SlotNode]):
             raise ValueError(f"node {min(stopped)} has stopped early: a full pass must complete it before a commit")
         super().commit(path, keep)
 
-    def _settle(self, path: Sequence[int], kept: dict[int, SlotNode]) -> None:
-        self._pack(path, kept)
-        self._early.only(kept)
+    def _settle(self, path: Sequence[int], staying: dict[int, SlotNode]) -> None:
+        self._pack(path, staying)
+        self._early.only(staying)
 
-    def _pack(self, path: Sequence[int], kept: dict[int, SlotNode]) -> None:
+    def _pack(self, path: Sequence[int], staying: dict[int, SlotNode]) -> None:
         """Close the holes: behind the committed tokens come those of `path`, then the nodes that stay, in their order."""
         nodes, start = self._nodes, len(self.tokens)
-        self._move([nodes[number].slot for number in (*path, *kept)], start)
+        self._move([nodes[number].slot for number in (*path, *staying)], start)
         length = start + len(path)
-        for slot, node in enumerate(kept.values(), length):
-            above = kept.get(node.parent)
-            node.slot, node.bits = slot, 1 << (slot - length) | (above.bits if above is not None else 0)
-        self._end = length + len(kept)
+        for slot, node in enumerate(staying.values(), length):
+            above = staying.get(node.parent)
+            node.slot = slot
+            node.bits = 1 << (slot - length) | (above.bits if above is not None else 0)
+        self._end = length + len(staying)
 
     def _move(self, source: list[int], start: int) -> None:
         """Move the slots `source` to `start` onwards; what is in place already stays."""
@@ -403,9 +405,9 @@ class TransformersSession(TreeSession[SlotNode]):
                 if self._states is not None:
                     self._states.move(source[done:], start + done)
 
-    def _free(self, gone: set[int]) -> None:
-        self._early.only(self._nodes.keys() - gone)
-        left = (node.slot + 1 for number, node in self._nodes.items() if number not in gone)
+    def _free(self, freed: set[int]) -> None:
+        self._early.only(self._nodes.keys() - freed)
+        left = (node.slot + 1 for number, node in self._nodes.items() if number not in freed)
         self._end = max(left, default=len(self.tokens))
 
     def _cut(self, length: int) -> None:
@@ -413,8 +415,8 @@ class TransformersSession(TreeSession[SlotNode]):
         self._end = length
 
     def keys_values(self, layer: int) -> tuple[Tensor, Tensor]:
-        """A layer's keys and values of the committed tokens, as its attention reads them [K/V heads, tokens, width of a head]:
-        views, until the next pass."""
+        """View a layer's keys and values of the committed tokens, as its attention reads them [K/V heads, tokens, width of a
+        head], until the next pass."""
         slots = self._cache.slots[layer]
         return slots.keys[0, :, : self.length], slots.values[0, :, : self.length]
 
@@ -422,5 +424,5 @@ class TransformersSession(TreeSession[SlotNode]):
         self.rewind(0)
         self._cache = SlotCache((), 0)
         self._masks = PassMasks(self._run, self._cache, 0)
-        self._states = self._taps = self._static = None
+        self._states = self._static = None
         self._early = EarlyLayers(self._run.network, self._run.layers)

@@ -38,7 +38,7 @@ class SlotNode(Node):
 
 @dataclass(frozen=True, slots=True)
 class KVSpec:
-    """What one layer caches, as seen in a first pass over the model."""
+    """Shapes and types that one layer caches, as observed in a first pass over the model."""
 
     key: tuple[int, int]
     """(K/V heads, width of a head)."""
@@ -75,7 +75,9 @@ class Arena:
         if used:
             keys[..., :used, :] = self.keys[..., :used, :]
             values[..., :used, :] = self.values[..., :used, :]
-        self.keys, self.values, self.slots = keys, values, slots
+        self.keys = keys
+        self.values = values
+        self.slots = slots
 
     def move(self, source: Tensor, start: int) -> None:
         """Copy the slots `source` [n] to `start` … `start` + n; the ranges may overlap, for the gather makes a copy first."""
@@ -97,10 +99,10 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.is_initialized = used  # Mllama asks it of layers that see images, which it leaves out without one
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to do: the cache allocates before the pass."""
+        """Do nothing: the cache allocates before the pass."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write the pass's K and V [1, heads, n, width]; return what its queries may read, from `first` on."""
+        """Write the pass's K and V [1, heads, n, width]; return those in view of its queries, from `first` on."""
         cache = self.cache
         if cache.places is not None:
             self.keys.index_copy_(2, cache.places, key_states)
@@ -114,7 +116,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         return self.keys.narrow(2, first, length), self.values.narrow(2, first, length)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """(keys that the queries see, position of the first of them)."""
+        """Return the number of keys in view of the queries and the position of the first."""
         return self.cache.seen(self.first), self.first
 
     def get_seq_length(self) -> int:
@@ -130,7 +132,7 @@ class SlotCache(Cache):
     """All layers' slots. The session says which slots a pass writes (`begin`); the layers write when the model calls them.
 
     Args:
-        specs: per layer what it caches; None for a layer without K/V of its own.
+        specs: by layer; None for a layer that caches no K/V.
         context: most slots.
         padded: passes see more slots than are in use, behind a mask (see `attention.padded`).
     """
@@ -146,7 +148,6 @@ class SlotCache(Cache):
         """Slots of a pass over static buffers [n]: it reads the whole cache (see graphs/passes.py)."""
         self.slots = [SlotLayer(self, used=spec is not None) for spec in specs]
         super().__init__(layers=list(self.slots))
-        self._none_sliding = [False] * len(specs)
         self.arenas: list[Arena] = []
         self._places: list[tuple[SlotLayer, Arena, int]] = []
         for index, spec in enumerate(specs):
@@ -161,11 +162,7 @@ class SlotCache(Cache):
         self.reserve(min(FIRST_CAPACITY, self._most), used=0)
 
     def reserve(self, slots: int, used: int) -> None:
-        """Make room for `slots` slots and their padding; the first `used` hold something.
-
-        Raises:
-            RuntimeError: torch's out of memory; what was there still is.
-        """
+        """Make room for `slots` slots and their padding, of which `used` hold something; without the memory nothing changes."""
         if slots <= self.capacity:
             return
         capacity = max(1, self.capacity)
@@ -176,23 +173,25 @@ class SlotCache(Cache):
             if arena.slots < capacity:
                 arena.resize(capacity, used)
         for layer, arena, index in self._places:
-            layer.keys, layer.values = arena.keys[index], arena.values[index]
+            layer.keys = arena.keys[index]
+            layer.values = arena.values[index]
         self.capacity = capacity
 
     def _rounded(self, slots: int) -> int:
         return -(-slots // PAD_KEYS) * PAD_KEYS if self.padded else slots
 
     def seen(self, first: int) -> int:
-        """How many slots the pass sees from `first` on."""
+        """Count the slots that the pass sees from `first` on."""
         slots = self.start + self.count - first
         return in_view(slots) if self.padded else slots
 
     def begin(self, start: int, count: int) -> None:
-        """The next pass writes slots `start` … `start` + `count`."""
-        self.start, self.count = start, count
+        """Have the next pass write slots `start` … `start` + `count`."""
+        self.start = start
+        self.count = count
 
     def look_from(self, firsts: Sequence[int]) -> None:
-        """Per layer the oldest slot that the next pass reads."""
+        """Set the oldest slot that each layer's next pass reads."""
         for layer, first in zip(self.slots, firsts, strict=True):
             layer.first = first
 
@@ -201,42 +200,14 @@ class SlotCache(Cache):
         for arena in self.arenas:
             arena.move(on_device(source, arena.spec.device), start)
 
-    # What models and transformers' mask functions ask at every pass, without the general case's loops over the layers.
+    # Asked for in every pass, so without the general case's checks.
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write one layer's new K and V; return all that its queries may read."""
+        """Write one layer's new K and V; return those in view of its queries."""
         return self.slots[layer_idx].update(key_states, value_states)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Slots in use before this pass."""
         return self.start
-
-    def get_query_offset(self, layer_idx: int = 0) -> int:
-        """Slot of the pass's first query."""
-        return self.start
-
-    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """(keys that this layer's queries see, position of the first of them)."""
-        return self.slots[layer_idx].get_mask_sizes(query_length)
-
-    @property
-    def is_sliding(self) -> list[bool]:
-        """No layer forgets."""
-        return self._none_sliding
-
-    @property
-    def is_linear(self) -> list[bool]:
-        """No layer is recurrent."""
-        return self._none_sliding
-
-    @property
-    def is_dummy(self) -> list[bool]:
-        """Layers without K/V never ask."""
-        return self._none_sliding
-
-    @property
-    def is_compileable(self) -> bool:
-        """Capacity grows and slots are Python integers."""
-        return False

@@ -1,97 +1,74 @@
-"""Reads hidden states out of a transformers model's passes, at the layers that a session taps.
+"""Hidden states of a transformers model's passes at the layers that a session taps.
 
-Like early exit (`early_layers.py`) it works on a twin of the model, so other sessions see nothing of it: a stand-in notes what
-its layer is given, and one around the module that owns the layers notes the last state after the final norm.
+torch's own hooks collect them, or the lean pass itself; transformers' `output_hidden_states` would leave hooks in the model
+for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..sessions.states import States
+from .early_layers import LayerList
+from .lean.lean import LeanModel
 
-
-class Tap:
-    """A decoder layer that notes the hidden states it is given."""
-
-    __slots__ = ("_heard", "_index", "_layer")
-
-    def __init__(self, layer: Any, index: int, heard: dict[int, Tensor]) -> None:
-        self._layer, self._index, self._heard = layer, index, heard
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._layer, name)
-
-    def __call__(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        self._heard[self._index] = hidden_states
-        return self._layer(hidden_states, *args, **kwargs)
+Heard = dict[int, Tensor | None]
+"""Hidden states by tap [1, n or more, width]; None where a pass did not reach it."""
 
 
-class Inner:
-    """The module that runs the decoder layers and the final norm; it tells the last state."""
-
-    __slots__ = ("_module", "_tell")
-
-    def __init__(self, module: nn.Module, tell: Callable[[Tensor], None]) -> None:
-        self._module, self._tell = module, tell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        out = self._module(*args, **kwargs)
-        self._tell(out[0])
-        return out
-
-
-class Taps:
-    """What the passes of one session pick up on their way.
+@contextmanager
+def overheard(network: Any, where: LayerList | None, taps: Collection[int] | None = None) -> Iterator[Heard]:
+    """Collect the hidden states of a pass in this context.
 
     Args:
-        states: where it goes.
-        layers: how many the model has.
+        network: the model, or its lean pass.
+        where: its layers; None collects nothing.
+        taps: the states to collect; None for all.
     """
+    heard: Heard = {}
+    if where is not None:
+        heard = dict.fromkeys(range(where.count + 1) if taps is None else taps)
+    if where is None or not heard:
+        yield heard
+        return
+    if isinstance(network, LeanModel):
+        network.ears.append(heard)
+        try:
+            yield heard
+        finally:
+            network.ears.pop()
+        return
+    inner = network
+    for name in where.path[:-1]:
+        inner = getattr(inner, name)
 
-    def __init__(self, states: States, layers: int) -> None:
-        self.states = states
-        self._layers = layers
-        self._heard: dict[int, Tensor] = {}
+    def entering(tap: int, _layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        heard[tap] = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
 
-    def on(self, layer: Any, index: int) -> Any:
-        """A layer, or what stands in for it to be heard."""
-        return Tap(layer, index, self._heard) if index in self.states.taps else layer
+    def leaving(_module: Any, _args: Any, out: Any) -> None:
+        heard[where.count] = out[0]
 
-    @property
-    def last(self) -> Callable[[Tensor], None] | None:
-        """Whom to tell the last states [1, n, width]; None if nobody asks for them."""
-        return self._hear_last if self._layers in self.states.taps else None
+    hooks = [
+        layer.register_forward_pre_hook(partial(entering, tap), with_kwargs=True)
+        for tap, layer in enumerate(getattr(inner, where.path[-1]))
+        if tap in heard
+    ]
+    if where.count in heard:
+        hooks.append(inner.register_forward_hook(leaving))
+    try:
+        yield heard
+    finally:
+        for hook in hooks:
+            hook.remove()
 
-    def _hear_last(self, hidden: Tensor) -> None:
-        self._heard[self._layers] = hidden
 
-    def run(self, forward: Callable[..., Any], inputs: Mapping[str, Any], start: int, count: int) -> Any:
-        """A pass; what it brought to the taps it reached is kept. One that leaves layers out keeps what it had there: the pass
-        that completes its nodes replaces it.
-
-        Args:
-            forward: of a tapped twin.
-            inputs: its arguments.
-            start: slot of the first node.
-            count: how many nodes; behind them a pass may be filled up.
-        """
-        self._heard.clear()
-        out = forward(**inputs)
-        for tap, hidden in self.rows(count).items():
-            self.states.write(tap, start, hidden)
-        return out
-
-    def rows(self, count: int) -> dict[int, Tensor]:
-        """Hand out the states of the first `count` nodes of the pass that has just run, by tap [count, width]."""
-        heard = dict(self._heard)
-        self._heard.clear()
-        if any(hidden.ndim != 3 or hidden.shape[1] < count for hidden in heard.values()):
-            raise RuntimeError("the model's hidden states are not one row per node")
-        return {tap: hidden[0, :count] for tap, hidden in heard.items()}
+def heard_rows(heard: Heard, count: int) -> dict[int, Tensor]:
+    """Select the states of a pass's first `count` nodes by tap [count, width]."""
+    states = {tap: hidden for tap, hidden in heard.items() if hidden is not None}
+    if any(hidden.ndim != 3 or hidden.shape[1] < count for hidden in states.values()):
+        raise RuntimeError("the model's hidden states are not one row per node")
+    return {tap: hidden[0, :count] for tap, hidden in states.items()}

@@ -18,12 +18,9 @@ class TextCodec(Codec):
     """The tokenizer of one model.
 
     Args:
-        folder: where the tokenizer's files are.
+        folder: of the tokenizer's files.
         vocabulary: rows of the model's LM head; `pieces` has as many.
         template: a chat template in place of the tokenizer's own; empty for that.
-
-    Raises:
-        UserError: there is no tokenizer, or it cannot be read.
     """
 
     def __init__(self, folder: Path, vocabulary: int, template: str = "") -> None:
@@ -45,15 +42,15 @@ class TextCodec(Codec):
         self._protected_ids = frozenset(i for name, i in self._names.items() if name in protected)
         self._opening = self._find_opening()
 
-    def _open_template(self, given: str) -> Template | None:
-        found = given or self._tokenizer.chat_template
-        if isinstance(found, dict):  # by name
-            found = found.get("default")
+    def _open_template(self, override: str) -> Template | None:
+        source = override or self._tokenizer.chat_template
+        if isinstance(source, dict):  # by name
+            source = source.get("default")
         specials = {
             name: [str(token) for token in value] if isinstance(value, list | tuple) else str(value)
             for name, value in self._tokenizer.special_tokens_map.items()
         }
-        return Template(found, specials) if isinstance(found, str) and found else None
+        return Template(source, specials) if isinstance(source, str) and source else None
 
     @property
     def eos_id(self) -> int | None:
@@ -62,7 +59,7 @@ class TextCodec(Codec):
         return eos if isinstance(eos, int) else None
 
     def _find_opening(self) -> list[int]:
-        """What the tokenizer puts before a text (BOS). What it puts behind one (EOS) would close a prompt that is to go on."""
+        """Find the ids that the tokenizer puts before a text (BOS). Those behind it (EOS) would end an unfinished prompt."""
         whole = self._tokenize("a", split_special_tokens=True)
         alone = self._tokenize("a", add_special_tokens=False, split_special_tokens=True)
         return whole[: next((i for i in range(len(whole)) if whole[i : i + len(alone)] == alone), 0)]
@@ -73,7 +70,7 @@ class TextCodec(Codec):
         return self._opening + self._tokenize(text, add_special_tokens=False, split_special_tokens=True)
 
     def beyond(self, ids: int) -> list[str]:
-        """The tokens whose id is `ids` or above, by name: those that a model with so many does not have."""
+        """List the tokens whose id is `ids` or above, by name: those that a model with this many does not have."""
         tokenizer = self._tokenizer
         if max((len(tokenizer) - 1, *tokenizer.added_tokens_decoder)) < ids:
             return []
@@ -81,7 +78,7 @@ class TextCodec(Codec):
 
     @cached_property
     def thoughts(self) -> Thoughts | None:
-        """How thoughts are told from answers; None for a model that does not think."""
+        """Splits thoughts from answers; None for a model that does not think."""
         names = self._names
         if self._template is None:
             return None
@@ -89,7 +86,6 @@ class TextCodec(Codec):
         return Thoughts(form, names, self._spelled, partial(self._encode_part, as_text=False, first=False)) if form else None
 
     def _spelled(self, tokens: Sequence[int]) -> str:
-        """Text of token ids, special tokens by name."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _encode_rendered(self, text: str) -> list[int]:
@@ -104,7 +100,7 @@ class TextCodec(Codec):
         return ids
 
     def _encode_part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
-        """Ids of a part of a text. SentencePiece puts a space before what starts a text."""
+        """Encode a part of a text. SentencePiece puts a space before the start of a text."""
         for before in () if first else AHEAD:
             skipped = self._tokenize(before, add_special_tokens=False)
             ids = self._tokenize(before + part, add_special_tokens=False, split_special_tokens=as_text)
@@ -120,11 +116,11 @@ class TextCodec(Codec):
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def _each_piece(self) -> list[str]:
-        known = min(self.vocabulary, len(self._tokenizer))
-        names = self._tokenizer.convert_ids_to_tokens(range(known))
-        texts = self._tokenizer.batch_decode([[i] for i in range(known)], clean_up_tokenization_spaces=False)
-        found = [self._piece(i, name, text) for i, (name, text) in enumerate(zip(names, texts, strict=True))]
-        return found + [f"<{i}>" for i in range(known, self.vocabulary)]
+        count = min(self.vocabulary, len(self._tokenizer))
+        names = self._tokenizer.convert_ids_to_tokens(range(count))
+        texts = self._tokenizer.batch_decode([[i] for i in range(count)], clean_up_tokenization_spaces=False)
+        pieces = [self._piece(i, name, text) for i, (name, text) in enumerate(zip(names, texts, strict=True))]
+        return pieces + [f"<{i}>" for i in range(count, self.vocabulary)]
 
     def _bytes_of_tokens(self) -> list[bytes]:
         from llguidance import LLTokenizer
@@ -158,7 +154,7 @@ class TextCodec(Codec):
 
 
 def open_tokenizer(folder: Path) -> Any:
-    """The tokenizer in a folder.
+    """Open the tokenizer in a folder.
 
     Raises:
         UserError: there is none, or it cannot be read.
@@ -177,12 +173,15 @@ def open_tokenizer(folder: Path) -> Any:
 
 
 def eos_ids(module: Any, codec: TextCodec) -> tuple[int, ...]:
-    """The tokens that end an answer: the generation configuration's, the configuration's and the tokenizer's."""
-    found: list[int] = []
+    """Collect the tokens that end an answer: the generation configuration's, the configuration's and the tokenizer's."""
+    ends: list[int] = []
     sources = (getattr(module, "generation_config", None), module.config, module.config.get_text_config(decoder=True))
     for source in sources:
         ids = getattr(source, "eos_token_id", None)
-        found += ids if isinstance(ids, list | tuple) else [ids] if isinstance(ids, int) else []
+        if isinstance(ids, list | tuple):
+            ends += ids
+        elif isinstance(ids, int):
+            ends.append(ids)
     if codec.eos_id is not None:
-        found.append(codec.eos_id)
-    return tuple(dict.fromkeys(i for i in found if 0 <= i < codec.vocabulary))
+        ends.append(codec.eos_id)
+    return tuple(dict.fromkeys(i for i in ends if 0 <= i < codec.vocabulary))

@@ -32,13 +32,13 @@ ROW_CACHE = 1024
 
 
 def padded(size: int) -> int:
-    """How many tokens a context of `size` holds."""
+    """Round a context's size up to the tokens that it holds."""
     return -(-size // PAD) * PAD
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """How weights and contexts are set up: llama.cpp's own numbers."""
+    """Setup of weights and contexts, in llama.cpp's own numbers."""
 
     gpu_layers: int = 0
     split_mode: int = 1
@@ -56,13 +56,12 @@ class Weights:
 
     Args:
         file: a whole GGUF file.
-        runtime: how to load it.
-        tick: told the share that is loaded, 0 to 1; False stops.
+        runtime: setup.
+        tick: called with the share that is loaded, 0 to 1; answering False raises InterruptedError.
         checked: refuse numbers that are none.
         mtp: load the model's MTP layers too.
 
     Raises:
-        InterruptedError: `tick` answered False.
         UserError: llama.cpp cannot load it; in its own words.
     """
 
@@ -119,8 +118,14 @@ class Weights:
         self.outputs = False
         """Whether layers' outputs are read, as llama.cpp does not note their inputs."""
 
+    @property
+    def file_type(self) -> str:
+        """Q8_0, Q4_K - Medium, all F32 …"""
+        name = self.lib.llama_ftype_name(self.lib.llama_model_ftype(self.handle))
+        return str(name.decode("utf-8", "replace")) if name else "unknown"
+
     def metadata(self, key: str) -> str | None:
-        """A value of the file's metadata as text."""
+        """Read a value of the file's metadata as text."""
         size = 256
         while True:
             buffer = ctypes.create_string_buffer(size)
@@ -160,22 +165,15 @@ C = TypeVar("C", bound="Context")
 
 
 def alive(context: C | None) -> C:
-    """The context of a session.
-
-    Raises:
-        UserError: the session has been closed.
-    """
+    """Return the context of a session, unless it has been closed."""
     if context is None:
         raise UserError("This conversation is closed. Start a new one.")
     return context
 
 
 def states_at(address: int | None, rows: int, width: int) -> Tensor:
-    """Hidden states that llama.cpp has at an address [rows, width]: a view that the next pass overwrites.
-
-    Raises:
-        UserError: it has none.
-    """
+    """View hidden states at an address in llama.cpp's memory [rows, width], unless that is null; the next pass
+    overwrites them."""
     if not address:
         raise UserError("llama.cpp did not hand out this model's hidden states. Use a method without a trained drafter.")
     array: Any = (ctypes.c_float * (rows * width)).from_address(address)
@@ -183,16 +181,15 @@ def states_at(address: int | None, rows: int, width: int) -> Tensor:
 
 
 class Context:
-    """A KV cache on some weights, and what goes through them.
+    """A KV cache on some weights, and the passes over them.
 
     Args:
-        weights: kept alive by this.
-        runtime: as the weights.
+        weights, runtime: kept alive; as they were loaded.
         size: most tokens in the cache.
         sequences: most sequence ids.
         rows: most rows of logits in one pass, so that their buffer never moves; as many as ids if None.
         batch: most tokens in a pass.
-        other: a context of the model whose embeddings and LM head these weights use, if they have none of their own.
+        other: a context of the model whose embeddings and LM head these weights use, if they have none.
         mtp: run the model's MTP layer, not its others.
         outputs: reads the layers' outputs in each pass, for taps whose inputs llama.cpp does not note.
 
@@ -224,7 +221,8 @@ class Context:
         params.n_outputs_max = params.n_outputs_max_per_seq = self.rows
         params.n_threads = params.n_threads_batch = runtime.threads
         params.flash_attn_type = runtime.flash_attention
-        params.type_k, params.type_v = runtime.type_k, runtime.type_v
+        params.type_k = runtime.type_k
+        params.type_v = runtime.type_v
         # One buffer for all sequences: a shared prefix is stored once, and copying part of a sequence cannot abort.
         params.kv_unified = True
         # Windowed layers keep all tokens too: otherwise nothing could be rewound, and shared cells would never be free again.
@@ -251,16 +249,18 @@ class Context:
         self._views: dict[int, Tensor] = {}
         n = batch
         # Ours instead of llama_batch_init's: nodes with the same ids share one array of them.
-        self._tokens, self._positions, self._counts = (np.zeros(n, np.int32) for _ in range(3))
+        self._tokens = np.zeros(n, np.int32)
+        self._positions = np.zeros(n, np.int32)
+        self._counts = np.zeros(n, np.int32)
         self._ids = np.zeros(n, np.uintp)
         self._wanted = np.zeros(n, np.int8)
         self._batch = self.batch(self._positions, self._counts, self._ids, self._wanted)
         self._batch.token = self._tokens.ctypes.data_as(INT32S)
         self._id_rows: dict[int, tuple[int, int, Any]] = {}
 
-    def batch(self, positions: Any, counts: Any, ids: Any, wanted: Any) -> Any:
-        """llama.cpp's batch over arrays that live as long, without tokens or states: positions, numbers and addresses of
-        sequence ids, and whether logits are wanted."""
+    def batch(self, positions: Any, counts: Any, ids: Any, scored: Any) -> Any:
+        """Make llama.cpp's batch, without tokens or states, over arrays that live as long: positions, numbers and addresses of
+        sequence ids, and flags for the rows whose logits to keep."""
         return self.lib.llama_batch(
             n_tokens=0,
             token=None,
@@ -268,21 +268,12 @@ class Context:
             pos=positions.ctypes.data_as(INT32S),
             n_seq_id=counts.ctypes.data_as(INT32S),
             seq_id=ctypes.cast(ids.ctypes.data, ctypes.POINTER(INT32S)),
-            logits=wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+            logits=scored.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
         )
 
-    def decode(self, tokens: Sequence[int], positions: Sequence[int], holders: Sequence[int], wanted: Sequence[int]) -> int:
-        """One pass.
-
-        Args:
-            tokens: [n], n ≤ PREFILL_CHUNK, each below the vocabulary's size.
-            positions: [n].
-            holders: ids of each token, as bits [n].
-            wanted: indices whose logits are wanted, at most `rows`, ascending.
-
-        Returns:
-            llama_decode's answer: 0 if it worked.
-        """
+    def decode(self, tokens: Sequence[int], positions: Sequence[int], holders: Sequence[int], scored: Sequence[int]) -> int:
+        """Run one pass over at most PREFILL_CHUNK tokens, `holders` being the ids of each as bits; return
+        llama_decode's answer: 0 if it worked. `scored`: indices whose logits are wanted, at most `rows`, ascending."""
         n = len(tokens)
         self._tokens[:n] = tokens
         self._positions[:n] = positions
@@ -295,15 +286,14 @@ class Context:
                 count, address = self._row(mask)
             self._counts[i], self._ids[i] = count, address
         self._wanted[:n] = 0
-        if wanted:
-            self._wanted[wanted] = 1
+        if scored:
+            self._wanted[scored] = 1
         self._batch.n_tokens = n
         if self._outputs is not None:
             self._outputs.begin()
         return int(self.lib.llama_decode(self.handle, self._batch))
 
     def _row(self, mask: int) -> tuple[int, int]:
-        """Length and address of an array of ids."""
         row = self._id_rows.get(mask)
         if row is None:
             ids = np.array(members(mask), np.int32)
@@ -311,7 +301,7 @@ class Context:
         return row[0], row[1]
 
     def logits(self, rows: int) -> Tensor:
-        """The logits of the last pass [rows, vocab]: a view that the next pass overwrites."""
+        """View the logits of the last pass [rows, vocab]; the next pass overwrites them."""
         address = self._logits_address(self.handle)
         if self._logits is None or self._seen != address:
             self._seen = address
@@ -330,7 +320,7 @@ class Context:
         come only with logits of the same tokens: then every token of a pass has to be a wanted one."""
         functions = layer_inputs()
         for tap in set(taps):
-            if tap == self.weights.layers and (following := self._following()):
+            if tap == self.weights.layers and self.weights.all_last and (following := next_states()):
                 following[0](self.handle, True, False)
             elif tap == self.weights.layers:
                 self.lib.llama_set_embeddings(self.handle, True)
@@ -338,14 +328,10 @@ class Context:
                 assert functions is not None  # checked at load
                 functions[0](self.handle, tap, True)
 
-    def _following(self) -> tuple[Callable[..., None], Callable[..., int | None]] | None:
-        """The functions for the last states of all tokens; None if only scored ones' can be had."""
-        return next_states() if self.weights.all_last else None
-
     def hidden(self, tap: int, rows: int) -> Tensor:
-        """The states of the last pass at a tap [rows, width]: a view that the next pass overwrites."""
+        """View the states of the last pass at a tap [rows, width]; the next pass overwrites them."""
         functions = layer_inputs()
-        if tap == self.weights.layers and (following := self._following()):
+        if tap == self.weights.layers and self.weights.all_last and (following := next_states()):
             address = following[1](self.handle)
         elif tap == self.weights.layers:
             address = ctypes.cast(self.lib.llama_get_embeddings(self.handle), ctypes.c_void_p).value
@@ -357,40 +343,36 @@ class Context:
         return states_at(address, rows, self.weights.width)
 
     def remove(self, sequence: int, begin: int, end: int) -> bool:
-        """llama_memory_seq_rm; whether the cache could."""
+        """Call llama_memory_seq_rm; return whether the cache could do it."""
         return bool(self.lib.llama_memory_seq_rm(self._memory, sequence, begin, end))
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """llama_memory_seq_cp."""
+        """Call llama_memory_seq_cp."""
         self.lib.llama_memory_seq_cp(self._memory, source, target, begin, end)
 
     def save(self) -> NDArray[np.uint8]:
-        """A copy of the first sequence's recurrent state; what attention has of its text stays in the cache.
-
-        Raises:
-            UserError: llama.cpp could not.
-        """
+        """Copy the first sequence's recurrent state; attention's part of its text stays in the cache."""
         lib, only = self.lib, self.lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
         room = np.empty(lib.llama_state_seq_get_size_ext(self.handle, 0, only), np.uint8)
         if lib.llama_state_seq_get_data_ext(self.handle, room.ctypes.data_as(BYTES), len(room), 0, only) != len(room):
             raise UserError("llama.cpp could not copy this model's state. Use a smaller context or model.")
         return room
 
-    def restore(self, room: NDArray[np.uint8], seen: int) -> bool:
-        """Put a copy back that had seen the first `seen` tokens, and forget the others; whether the cache could."""
+    def restore(self, room: NDArray[np.uint8], length: int) -> bool:
+        """Put back a copy made after `length` tokens and forget the later ones; return whether the cache could do it."""
         lib, only = self.lib, self.lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
         done = lib.llama_state_seq_set_data_ext(self.handle, room.ctypes.data_as(BYTES), len(room), 0, only)
         # In this order: while the state is the later one, the removal would be refused.
-        return bool(done == len(room)) and self.remove(0, seen, -1)
+        return bool(done == len(room)) and self.remove(0, length, -1)
 
     def cells(self) -> NDArray[np.uint8]:
-        """Return a copy of what the cache holds of the first sequence."""
+        """Copy the first sequence's cells."""
         room = np.empty(self.lib.llama_state_seq_get_size(self.handle, 0), np.uint8)
         self.lib.llama_state_seq_get_data(self.handle, room.ctypes.data_as(BYTES), len(room), 0)
         return room
 
     def add_cells(self, cells: NDArray[np.uint8]) -> bool:
-        """Put copies of cells beside those of the first sequence, as if they were more of its text; whether it worked. Takes a
+        """Append copies of cells to those of the first sequence, as if its text went on; return whether it worked. Takes a
         context of two sequences."""
         size = self.lib.llama_state_seq_set_data(self.handle, cells.ctypes.data_as(BYTES), len(cells), 1)
         self.copy(1, 0, -1, -1)

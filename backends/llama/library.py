@@ -30,7 +30,7 @@ errors: deque[str] = deque(maxlen=8)
 
 @cache
 def library() -> Any:
-    """The low-level bindings (`llama_cpp.llama_cpp`), ready for use.
+    """Import the low-level bindings (`llama_cpp.llama_cpp`) and make them ready for use.
 
     Raises:
         UserError: they are not installed, or their shared library cannot be loaded; says how to install them.
@@ -62,7 +62,7 @@ _level = DEBUG
 
 
 def _log(level: int, text: bytes | None, _data: Any) -> None:
-    """llama.cpp's log callback: whole lines go to `logger`, errors to `errors` as well."""
+    """Pass whole lines of llama.cpp's log to `logger`, errors to `errors` as well."""
     global _line, _level
     if level != CONTINUED:
         _level = level
@@ -79,12 +79,12 @@ def _log(level: int, text: bytes | None, _data: Any) -> None:
 
 
 def last_error() -> str:
-    """What llama.cpp's newest errors say, without the functions that said it; empty if nothing was said."""
+    """Return the text of llama.cpp's newest error, without the functions that raised it; empty if there is none."""
     for line in reversed(errors):
         # "llama_model_load: error loading model: missing tensor 'x'" → the part that tells something.
-        said = line.rpartition("error loading model: ")[2] if "error loading model: " in line else line.partition(": ")[2]
-        if said and not said.startswith("failed to load model"):
-            return said.rstrip(".")
+        message = line.rpartition("error loading model: ")[2] if "error loading model: " in line else line.partition(": ")[2]
+        if message and not message.startswith("failed to load model"):
+            return message.rstrip(".")
     return ""
 
 
@@ -102,7 +102,7 @@ class Device:
 
 
 def devices() -> list[Device]:
-    """The devices of the installed build, the CPU among them; empty where the library does not tell."""
+    """List the devices of the installed build, the CPU among them; empty where the library does not tell."""
     raw: Any = library()._lib
     try:
         raw.ggml_backend_dev_get.restype = ctypes.c_void_p
@@ -114,12 +114,6 @@ def devices() -> list[Device]:
 
 
 def _describe_device(raw: Any, handle: int) -> Device:
-    """What ggml tells about a device.
-
-    Args:
-        raw: the shared library.
-        handle: ggml_backend_dev_t.
-    """
     device = ctypes.c_void_p(handle)
     for name in ("ggml_backend_dev_name", "ggml_backend_dev_description"):
         getattr(raw, name).restype = ctypes.c_char_p
@@ -139,21 +133,21 @@ def backends() -> list[str]:
         raw.ggml_backend_reg_count.restype = ctypes.c_size_t
         raw.ggml_backend_reg_get.restype = ctypes.c_void_p
         raw.ggml_backend_reg_name.restype = ctypes.c_char_p
-        found = []
+        names = []
         for index in range(raw.ggml_backend_reg_count()):
             registry = ctypes.c_void_p(raw.ggml_backend_reg_get(ctypes.c_size_t(index)))
-            found.append(raw.ggml_backend_reg_name(registry).decode("utf-8", "replace"))
+            names.append(raw.ggml_backend_reg_name(registry).decode("utf-8", "replace"))
     except AttributeError:
         return []
-    return found
+    return names
 
 
 def version() -> str:
-    """The installed version of llama-cpp-python."""
+    """Version of llama-cpp-python."""
     return str(importlib.import_module("llama_cpp").__version__)
 
 
 def build_report() -> dict[str, Any]:
-    """What `specchat doctor` tells about the installed build, as plain data."""
-    own = Path(str(library()._lib._name)).parent
-    return {"backends": backends(), "devices": [asdict(device) for device in devices()], "library": str(own)}
+    """Describe the installed build for `specchat doctor`, as plain data."""
+    folder = Path(str(library()._lib._name)).parent
+    return {"backends": backends(), "devices": [asdict(device) for device in devices()], "library": str(folder)}

@@ -1,4 +1,4 @@
-"""From what a user asks for to llama.cpp's numbers: device, layers on the GPU, threads, cache types, memory."""
+"""Translation of a user's options to llama.cpp's numbers: device, layers on the GPU, threads, cache types, memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHARE = 0.95
 
 
 def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
-    """llama.cpp's numbers for these options.
+    """Choose llama.cpp's numbers for these options.
 
     Raises:
         UserError: an option has no such value, or this build of llama.cpp cannot do it; says what to do.
@@ -44,31 +44,39 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
     gpus = [device for device in devices() if device.gpu]
     gpu_layers, main_gpu, split = _placement(options, gpus)
     flash = FLASH[options.flash_attention]
-    wanted = options.kv_type
-    if wanted == "auto":
+    kv_type = options.kv_type
+    if kv_type == "auto":
         if options.dtype == INT8:
             raise UserError(
                 "GGUF files keep the type of their weights, so there is no --dtype int8. Choose a file in Q8_0, or for the "
                 "cache --kv-type q8_0."
             )
-        wanted = DTYPES[options.dtype]
-    cache = CACHE_TYPES[wanted]
+        kv_type = DTYPES[options.dtype]
+    cache = CACHE_TYPES[kv_type]
     if flash == FLASH["auto"] and BLOCKS[cache][0] == 1 and (cache == F32 or not gpu_layers):
         # On a CPU llama.cpp's own auto would turn it on; at 8k tokens that took 65 instead of 13 ms for one node, and 1,450
         # instead of 108 ms for 33 (7 million parameters, one thread of AVX-512). On a GPU a float32 cache is asked for to
         # compare runtimes, and flash attention's sums are partly in float16.
         flash = FLASH["off"]
     if BLOCKS[cache][0] > 1 and flash == FLASH["off"]:
-        raise UserError(f"A KV cache of type {wanted} needs flash attention. Leave it on, or use f16.")
-    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, cpu_threads(options.threads))
+        raise UserError(f"A KV cache of type {kv_type} needs flash attention. Leave it on, or use f16.")
+    return Runtime(
+        gpu_layers=gpu_layers,
+        split_mode=split,
+        main_gpu=main_gpu,
+        flash_attention=flash,
+        type_k=cache,
+        type_v=cache,
+        threads=cpu_threads(options.threads),
+    )
 
 
 def even_runtime(runtime: Runtime, options: LoadOptions) -> Runtime | None:
     """Return the same with flash attention, in which a node's bits do not depend on the size of its pass; None where something
     else was asked for, or the model is not on the CPU.
 
-    llama.cpp's other attention takes one row through another kernel than several. Flash attention takes each row by itself,
-    unless several threads share one row's keys out, which they do only where keys and values have the same type.
+    llama.cpp's other attention takes one row through another kernel than several. Flash attention takes each row alone,
+    unless several threads divide one row's keys, which they do only where keys and values have the same type.
     """
     free = options.flash_attention in ("auto", "on") and options.kv_type == "auto" and options.dtype in ("auto", "float16")
     if not free or runtime.gpu_layers:
@@ -77,14 +85,14 @@ def even_runtime(runtime: Runtime, options: LoadOptions) -> Runtime | None:
 
 
 def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]:
-    """Layers on the GPU (-1 all), the GPU that is used alone, and how several share."""
+    """Choose the layers on the GPU (-1 all), the GPU that is used alone, and the way that several share."""
     split = SPLIT_MODES[options.split_mode]
     kind, _, number = options.device.partition(":")
-    asked = kind not in ("auto", "cpu") or bool(options.gpu_layers)
+    requested = kind not in ("auto", "cpu") or bool(options.gpu_layers)
     if kind == "cpu" and options.gpu_layers:
         raise UserError("--gpu-layers needs a GPU as the device. Leave out --gpu-layers or --device.")
     if not library().llama_supports_gpu_offload() or not gpus:
-        if asked:
+        if requested:
             built = [name for name in backends() if name not in ("CPU", "BLAS", "RPC")]
             if built:
                 raise UserError(
@@ -108,27 +116,29 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
     return layers, 0, split
 
 
+def device_name(runtime: Runtime) -> str:
+    """Name the device for the interface: cpu, or the GPUs' names in llama.cpp."""
+    gpus = [device.name for device in devices() if device.gpu] if runtime.gpu_layers else []
+    if runtime.split_mode == SPLIT_MODES["none"] and gpus:
+        gpus = gpus[runtime.main_gpu : runtime.main_gpu + 1]
+    return ", ".join(gpus) or "cpu"
+
+
 def sequences(vocabulary: int) -> int:
-    """How many leaves a tree may have."""
+    """Most leaves of a tree."""
     return max(FEWEST_SEQUENCES, min(MOST_SEQUENCES, LOGITS_BYTES // (4 * vocabulary)))
 
 
 def least_context(header: Header, tensors: Iterable[str], context: int) -> int:
-    """Fewest tokens of a context in which llama.cpp reads a text as in one of `context`.
-
-    It chooses between LongRoPE's short and long factors by the size of the context, however long the text is.
-
-    Args:
-        header: the file's.
-        tensors: names of the file's.
-        context: of the model.
-    """
+    """Return the fewest tokens of a context in which llama.cpp reads a text as in one of `context`: it chooses between
+    LongRoPE's short and long factors by the size of the context, however long the text is. `tensors` are names of the
+    file's."""
     original = header.number("rope.scaling.original_context_length") or header.number("context_length")
     return original + 1 if padded(context) > original and any("rope_factors_long" in name for name in tensors) else 1
 
 
 def cache_bytes(header: Header, runtime: Runtime, context: int) -> int:
-    """Bytes of a KV cache of `context` tokens (an estimate: what the metadata tell)."""
+    """Estimate the bytes of a KV cache of `context` tokens from the metadata."""
     numbers = 0.0
     for size, kind in zip(header.cache_numbers(), (runtime.type_k, runtime.type_v), strict=True):
         block, block_bytes = BLOCKS[kind]
@@ -141,11 +151,11 @@ USUAL_CONTEXT = 8192
 sixteen times as much."""
 LEAST_CONTEXT = 2048
 CACHE_SHARE = 0.5
-"""The share of the free memory that a cache may take of itself."""
+"""Share of the free memory for the cache of a context that specchat chose."""
 
 
 def usual_context(header: Header, runtime: Runtime, limit: int) -> int:
-    """Return the tokens of context for a model of which none were asked for: what is useful, and fits."""
+    """Choose a context that is useful and fits in memory, where none was asked for."""
     size = min(limit, USUAL_CONTEXT)
     while size > LEAST_CONTEXT and cache_bytes(header, runtime, size) > CACHE_SHARE * free_memory(runtime)[0]:
         size //= 2
@@ -170,8 +180,8 @@ def check_memory(name: str, header: Header, runtime: Runtime, context: int) -> N
     needed = cache_bytes(header, runtime, context)
     if needed <= free:
         return
-    each = max(1, cache_bytes(header, runtime, PAD) // PAD)
-    fits = free // each // PAD * PAD
+    token_bytes = max(1, cache_bytes(header, runtime, PAD) // PAD)
+    fits = free // token_bytes // PAD * PAD
     smaller = f"Use --context {fits}" if fits else "Close other programs"
     raise UserError(
         f"A context of {context:,} tokens takes {needed / 1e9:.1f} GB for {name}, but {free / 1e9:.1f} GB are free {where}. "

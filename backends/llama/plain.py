@@ -1,8 +1,9 @@
-"""Chains of nodes on a llama.cpp cache that cannot branch."""
+"""Chains of nodes on a llama.cpp cache that cannot branch; and the contexts and sessions of a model, whatever it can do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,18 +12,17 @@ from torch import Tensor
 
 from ...errors import UserError, counted
 from ..base import PREFILL_CHUNK
+from ..files.gguf_file import Header
 from ..sessions.chain import ChainSession, ReturningSession
 from ..sessions.states import States
-from .context import Context, alive
+from .context import Context, Runtime, Weights, alive
+from .hidden_states import LayerOutputs
+from .options import cache_bytes, sequences
+from .session import LlamaSession
 
 
 class LlamaPlainSession(ChainSession):
-    """One conversation on a cache that only goes forward.
-
-    Args:
-        context: its own; nobody else uses it.
-        size: most tokens.
-    """
+    """One conversation on a cache that only goes forward. Its context is not shared."""
 
     def __init__(self, context: Context, size: int) -> None:
         super().__init__(size)
@@ -34,12 +34,12 @@ class LlamaPlainSession(ChainSession):
         if self._run is not None:
             self._run.clear()
 
-    def _read(self, text: list[int], wanted: list[int]) -> Tensor:
+    def _read(self, text: list[int], places: list[int]) -> Tensor:
         run = alive(self._run)
         new = text[len(self._held) :]
         if new and not (min(new) >= 0 and max(new) < self._vocabulary):
             raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
-        scored = sorted(set(wanted))
+        scored = sorted(set(places))
         parts = [torch.empty((0, self._vocabulary))]
         while len(self._held) < len(text):
             begin = len(self._held)
@@ -56,22 +56,22 @@ class LlamaPlainSession(ChainSession):
             if not flagged:
                 continue
             rows = run.logits(len(flagged))
-            if end == len(text) and flagged == wanted:
+            if end == len(text) and flagged == places:
                 return rows
             parts += [row[None].clone() for place, row in zip(flagged, rows, strict=True) if place in scored]
-        return torch.cat(parts)[[scored.index(place) for place in wanted]]
+        return torch.cat(parts)[[scored.index(place) for place in places]]
 
     def _part(self, run: Context, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
-        """Where a pass ends that begins there, and the places that it gives logits for.
+        """Return the end of a pass that begins at `begin`, and the places that it scores.
 
-        What is wanted goes in alone, as in plain decoding: from a pass of several, CogVLM's rows are of other tokens.
+        Scored tokens run alone, as in plain decoding: from a pass of several, CogVLM's rows are of other tokens.
         """
         if scored[:1] == [begin]:
             return begin + 1, [begin]
         return min([end, begin + PREFILL_CHUNK, *scored[:1]]), []
 
     def _heard(self, run: Context, begin: int, end: int) -> None:
-        """A pass over these places is done."""
+        """Keep the hidden states of a pass."""
 
     def close(self) -> None:
         self.rewind(0)
@@ -80,16 +80,8 @@ class LlamaPlainSession(ChainSession):
 
 
 class LlamaHybridSession(ReturningSession[NDArray[np.uint8]], LlamaPlainSession):
-    """One conversation on a cache with a recurrent state, which is copied out to be put back later. Cells of attention stay
-    where they are and are cut.
-
-    llama.cpp's own ways back are not used: it grants some of which it does not have the state.
-
-    Args:
-        context: its own; nobody else uses it.
-        size: most tokens.
-        taps: as `Model.open_session`.
-    """
+    """One conversation on a cache with a recurrent state, which is copied out to be put back later. Attention's cells stay
+    where they are and are cut. llama.cpp's own ways back are not used: it grants some of which it does not have the state."""
 
     def __init__(self, context: Context, size: int, taps: Sequence[int] = ()) -> None:
         super().__init__(context, size)
@@ -99,8 +91,8 @@ class LlamaHybridSession(ReturningSession[NDArray[np.uint8]], LlamaPlainSession)
             context.tap(taps)
             self._states = States(taps, weights.width, size, torch.float32, torch.device("cpu"))
 
-    def _advance(self, text: list[int], wanted: list[int]) -> Tensor:
-        return LlamaPlainSession._read(self, text, wanted)
+    def _advance(self, text: list[int], places: list[int]) -> Tensor:
+        return LlamaPlainSession._read(self, text, places)
 
     def _part(self, run: Context, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
         if self._last_tapped:
@@ -118,12 +110,57 @@ class LlamaHybridSession(ReturningSession[NDArray[np.uint8]], LlamaPlainSession)
         assert self._run is not None
         return self._run.save()
 
-    def _put_back(self, state: NDArray[np.uint8], seen: int) -> None:
+    def _put_back(self, state: NDArray[np.uint8], length: int) -> None:
         assert self._run is not None
-        if not self._run.restore(state, seen):
+        if not self._run.restore(state, length):
             self._forget()
             raise UserError("llama.cpp could not put this model's state back. Start a new chat.")
 
     def close(self) -> None:
         super().close()
         self._states = None
+
+
+HYBRID_ROWS = 64
+"""Most rows of logits in a pass of a hybrid, whose chains are shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """Opener of contexts and sessions over the weights of a model."""
+
+    weights: Weights
+    header: Header
+    """Metadata of its file."""
+    name: str
+    """Its name in messages."""
+
+    def open(
+        self, runtime: Runtime, size: int, *, sequences: int, rows: int | None = None, taps: Sequence[int] = ()
+    ) -> Context:
+        """Open a context of `size` tokens or more (see `least_context`).
+
+        Raises:
+            UserError: there is not enough memory.
+        """
+        weights = self.weights
+        size = max(size, weights.least)
+        inner = {tap for tap in taps if tap < weights.layers}
+        outputs = LayerOutputs(inner, weights.width, PREFILL_CHUNK) if inner and weights.outputs else None
+        try:
+            return Context(weights, runtime, size, sequences, rows=rows, outputs=outputs)
+        except UserError as error:
+            needed = cache_bytes(self.header, runtime, size) / 1e9
+            raise UserError(
+                f"llama.cpp could not open a context of {size:,} tokens for {self.name}, about {needed:.1f} GB ({error}). Use "
+                "a smaller context or model."
+            ) from None
+
+    def open_session(
+        self, runtime: Runtime, size: int, *, alike: bool, taps: Sequence[int] = ()
+    ) -> LlamaSession | LlamaHybridSession:
+        """Open a session that verifies drafts, in a new context; `alike` as in `LlamaSession`."""
+        if self.weights.recurrent:
+            return LlamaHybridSession(self.open(runtime, size, sequences=1, rows=HYBRID_ROWS, taps=taps), size, taps)
+        leaves = sequences(self.weights.vocabulary)
+        return LlamaSession(self.open(runtime, size, sequences=leaves, taps=taps), size, alike, taps)

@@ -1,9 +1,8 @@
-"""What a GGUF model can do, proven at load on a real text: a five-node tree grown in two passes against its linear paths, and
-rewinds.
+"""Proof at load that a session gives a GGUF model's own logits: a five-node tree grown in two passes, chains and rewinds.
 
-The linear paths go through the same model as plain chains from an empty cache: what is tested is branching and going back.
-Quantized weights round by the size of a pass, so the yardstick is a control: what the same tokens differ by in passes of other
-sizes, without any branch or rewind.
+The yardstick is the same text as plain chains from an empty cache: what is tested is branching and going back. Quantized
+weights round by the size of a pass, so a control gives the limit: the difference of the same tokens in passes of other sizes,
+without any branch or rewind.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ...errors import Cancelled
-from ..base import ROOT
 from ..info import NOT_NUMBERS, Capabilities
-from ..rounding import PARENTS, PATHS, TOKENS
+from ..proof import SessionProof, alike, attempt, difference
+from ..rounding import TOKENS
 from .plain import LlamaHybridSession
 from .session import LlamaSession
 
@@ -29,17 +27,14 @@ costs some 0.5."""
 CONTROLS = 4.0
 """Times the control's difference that is taken for a fault: the paths are a few tokens, and some move more than others."""
 TOLERANCE = 0.3
-"""Difference that is a fault whatever the control says. Real text in K-quants moves by 0.02 to 0.12 between passes of one node
+"""Difference that is a fault whatever the control shows. Real text in K-quants moves by 0.02 to 0.12 between passes of one node
 and of several."""
 
 PASSES = 12
 """Forward passes of the proof."""
 
-LENGTHS = (250,)
-"""Tokens of text behind which rounding is measured: the steps cross the block of 256 keys that attention takes at once."""
-
 SIZE = TOKENS + 8
-"""Tokens that its cache holds."""
+"""Tokens of its cache."""
 
 UNRETURNING = (
     "Taking a guess back would change this model's text here, so it decodes plainly. Load it with --kv-type f16, or use "
@@ -54,101 +49,60 @@ CHAINS_ONLY = "Branching drafts would change this model's text here, so methods 
 
 
 def prove(session: LlamaSession | LlamaHybridSession, text: Sequence[int], tick: Callable[[], None]) -> Capabilities:
-    """Find whether this model takes trees and chains.
-
-    Args:
-        session: empty, of SIZE tokens.
-        text: ids of a text, PREFIX and the tree's at least.
-        tick: called after each pass; may raise Cancelled.
-    """
-    prefix, tree = list(text[:PREFIX]), list(text[PREFIX : PREFIX + len(PARENTS)])
-    one, other = ([tree[node] for node in path] for path in PATHS)
-
-    def chain(tokens: list[int], rows: int) -> Tensor:
-        """Return logits of the last rows of a pass over some tokens behind the committed ones."""
-        found = session.evaluate(tokens, range(ROOT, len(tokens) - 1), range(len(tokens) - rows, len(tokens))).logits.clone()
-        tick()
-        return found
-
-    wanted, control = [], 0.0
-    for path in (one, other):
-        session.rewind(0)
-        whole = chain(prefix + path, len(path))
-        session.rewind(0)
-        session.align(prefix)
-        session.prefill(prefix)
-        wanted.append(chain(path, len(path)))
-        control = max(control, difference(whole, wanted[-1]))
-    if any(bool(lines.isnan().any()) for lines in wanted):
-        return Capabilities(tree=False, chain=False, reasons={"tree": NOT_NUMBERS, "chain": NOT_NUMBERS})
-    if not control <= TOLERANCE:
-        return Capabilities(tree=False, chain=False, reasons=dict.fromkeys(("tree", "chain"), UNLIKE))
-    limit = min(TOLERANCE, max(LEAST, CONTROLS * control))
-    try:
-        # Passes of equal shape before and after a rewind; then twice in a row a part of a draft is refused, and the text goes
-        # on without one, and back to where the answer began.
-        session.rewind(PREFIX)
-        pairs = [(chain(other, 3), wanted[1])]
-        session.commit((0,))
-        pairs.append((chain([*one[1:], other[1]], 3)[:2], wanted[0][1:]))
-        session.commit((0,))
-        pairs.append((chain(one[2:], 1), wanted[0][2:]))
-        session.rewind(PREFIX)
-        pairs.append((chain(one, 3), wanted[0]))
-        if any(not difference(*pair) <= limit for pair in pairs):
-            raise ArithmeticError
-    except Cancelled:
-        raise
-    except Exception:
-        return Capabilities(tree=False, chain=False, reasons=dict.fromkeys(("tree", "chain"), UNRETURNING))
+    """Find whether this model verifies trees, else chains, else nothing, in an empty session of SIZE tokens."""
+    proof = _Proof(session, text, tick)
+    if bool(proof.reference.isnan().any()):
+        return _plain(NOT_NUMBERS)
+    if not proof.control <= TOLERANCE:
+        return _plain(UNLIKE)
+    if not attempt(proof.chains, session):
+        return _plain(UNRETURNING)
     if isinstance(session, LlamaHybridSession):
         return Capabilities(tree=False, reasons={"tree": RECURRENT})
-    try:
-        session.rewind(PREFIX)
-        top = session.evaluate(tree[:3], PARENTS[:3]).logits.clone()
-        tick()
-        low = session.evaluate(tree[3:], PARENTS[3:]).logits.clone()
-        tick()
-        found = torch.cat((top, low))
-        if any(not difference(found[list(path)], lines) <= limit for path, lines in zip(PATHS, wanted, strict=True)):
-            raise ArithmeticError
-    except Cancelled:
-        raise
-    except Exception:
+    session.rewind(PREFIX)
+    if not attempt(proof.trees, session):
         return Capabilities(tree=False, reasons={"tree": CHAINS_ONLY})
     return Capabilities()
 
 
+def _plain(reason: str) -> Capabilities:
+    return Capabilities(tree=False, chain=False, reasons={"tree": reason, "chain": reason})
+
+
+class _Proof(SessionProof):
+    """The proof of a session on a text, which leaves the prefix in it; the arguments are those of `prove`."""
+
+    def __init__(self, session: LlamaSession | LlamaHybridSession, text: Sequence[int], tick: Callable[[], None]) -> None:
+        super().__init__(text, PREFIX, tick)
+        self.control = 0.0
+        """Difference of the paths' logits from those in passes of another size."""
+        paths: list[Tensor] = []
+        for path in self.paths:
+            session.rewind(0)
+            whole = self.chain(session, self.prefix + path)[PREFIX:]
+            session.rewind(0)
+            session.align(self.prefix)
+            session.prefill(self.prefix)
+            paths.append(self.chain(session, path))
+            self.control = max(self.control, difference(whole, paths[-1]))
+        session.rewind(PREFIX)
+        self.reference = torch.stack(paths)
+        self.limit = min(TOLERANCE, max(LEAST, CONTROLS * self.control))
+
+
 def states_work(session: LlamaSession | LlamaHybridSession, text: Sequence[int], width: int, tree: bool) -> bool:
-    """Whether the states of a path through the tree are those of the same tokens as a plain chain.
+    """Whether the states of a path through the tree, or of a chain behind a prefix, are those of the same tokens as a
+    plain chain. The session is empty, of SIZE tokens, with every tap there is; `width` is that of a state."""
+    proof = SessionProof(text, PREFIX, lambda: None)
 
-    Args:
-        session: empty, of SIZE tokens, with every tap there is.
-        text: ids of a text, PREFIX and the tree's at least.
-        width: of a state.
-        tree: with the branching tree; else with a chain behind a prefix.
-    """
-    path = PATHS[1]
-    prefix, nodes = list(text[:PREFIX]), list(text[PREFIX : PREFIX + len(PARENTS)])
-    line = prefix + [nodes[node] for node in path]
-    try:
-        session.prefill(line)
-        wanted = session.states(0, len(line)).clone()
+    def works() -> bool:
+        session.prefill(proof.prefix + proof.paths[1])
+        reference = session.states(0, session.length).clone()
         session.rewind(0)
-        session.prefill(prefix)
-        if tree:
-            session.evaluate(nodes, PARENTS, ())
-        else:
-            session.evaluate(line[PREFIX:], (ROOT, 0, 1), ())
-        session.commit(path if tree else (0, 1, 2))
-        found = session.states(0, len(line))
-        count = found.shape[1] // width
-    except Exception:
-        return False
-    pairs = zip(found.chunk(count, 1), wanted.chunk(count, 1), strict=True)
-    return all(difference(*pair) <= TOLERANCE for pair in pairs)
+        session.prefill(proof.prefix)
+        states = proof.states(session, tree)
+        count = states.shape[1] // width
+        pairs = zip(states.chunk(count, 1), reference.chunk(count, 1), strict=True)
+        return all(alike(*pair, TOLERANCE) for pair in pairs)
 
-
-def difference(found: Tensor, wanted: Tensor) -> float:
-    """Return the root-mean-square difference of logits [rows, vocab], in units of their standard deviation; NaN for NaN."""
-    return float((found - wanted).square().mean().sqrt() / wanted.std().clamp_min(1e-6))
+    return attempt(works)

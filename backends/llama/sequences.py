@@ -1,4 +1,4 @@
-"""Which of llama.cpp's sequences run through which node of a token tree.
+"""Assignment of llama.cpp's sequences to the nodes of a token tree.
 
 llama.cpp knows no trees: a token in its cache carries a set of sequence ids and is seen by tokens that share one. So every leaf
 has an id of its own, and a node carries the ids of all leaves below it. Every id also carries the whole committed prefix,
@@ -21,7 +21,7 @@ ANY = -1
 
 
 class Memory(Protocol):
-    """What llama.cpp does to its cache."""
+    """Operations on llama.cpp's cache."""
 
     def remove(self, sequence: int, begin: int, end: int) -> None:
         """Take the id off the positions [begin, end); a token without any id is free."""
@@ -57,7 +57,7 @@ class Sequences:
         """Committed tokens."""
         self.nodes = nodes
         self._at = [ROOT]
-        """Where each id ends."""
+        """Node at which each id ends."""
         self._grown: list[tuple[int, list[int]]] = []
 
     @property
@@ -66,19 +66,15 @@ class Sequences:
         return (1 << len(self._at)) - 1
 
     def position(self, node: int) -> int:
-        """Position of a node, or of the last committed token."""
+        """Return the position of a node, or of the last committed token."""
         return self.length - 1 if node == ROOT else self.nodes[node].position
 
     def grow(self, first: int, tokens: Sequence[int], parents: Sequence[int]) -> list[LeafNode]:
-        """The new nodes, with ids led to where they hang, and along them; `withdraw` takes that back.
-
-        Args:
-            first: id of the first new node.
-            tokens: [n].
-            parents: living nodes, ROOT, or earlier ones of these [n].
+        """Make new nodes with ids from `first` on and lead sequences to their parents and along them; `withdraw` takes
+        that back.
 
         Raises:
-            UserError: more leaves than ids; nothing was changed.
+            UserError: more leaves than sequences; nothing was changed.
         """
         n = len(tokens)
         if n == 1 and not self.nodes:
@@ -96,18 +92,18 @@ class Sequences:
                 need[parent - first] += need[i]
         tops = {parent: sum(need[i] for i in children) for parent, children in below.items() if parent < first}
         ids = self._supply(tops)
-        given: list[list[int]] = [[]] * n
+        assigned: list[list[int]] = [[]] * n
         masks = [0] * n
         nodes: list[LeafNode] = []
 
         def share(children: list[int], mine: list[int], mask: int) -> None:
             """The first child gets what the others do not need; children are listed last to first."""
             for child in children[:-1]:
-                given[child] = mine[len(mine) - need[child] :]
+                assigned[child] = mine[len(mine) - need[child] :]
                 mine = mine[: len(mine) - need[child]]
-                masks[child] = bits(given[child])
+                masks[child] = bits(assigned[child])
                 mask &= ~masks[child]
-            given[children[-1]], masks[children[-1]] = mine, mask
+            assigned[children[-1]], masks[children[-1]] = mine, mask
 
         self._grown = []
         for parent in tops:
@@ -123,21 +119,21 @@ class Sequences:
             nodes.append(LeafNode(tokens[i], parent, above + 1, True, masks[i]))
             children = below.get(first + i)
             if children is None:
-                for k in given[i]:
+                for k in assigned[i]:
                     self._at[k] = first + i
             else:
-                share(children, given[i], masks[i])
+                share(children, assigned[i], masks[i])
         return nodes
 
     def withdraw(self) -> None:
-        """The new nodes did not come about: their ids end again where they were led to, whatever the cache holds of them."""
+        """Take back the last `grow`: ids end again at the parents, whatever the cache holds of the new nodes."""
         for parent, ids in self._grown:
             for k in ids:
                 self._memory.remove(k, self.position(parent) + 1, ANY)
                 self._at[k] = parent
 
     def _supply(self, tops: dict[int, int]) -> dict[int, list[int]]:
-        """All the ids that end at each of these nodes, once there are at least as many as asked for."""
+        """Return all ids that end at each of these nodes, after moving or adding as many as are required."""
         ids: dict[int, list[int]] = {ROOT: list(range(len(self._at)))} if not self.nodes else {}
         inner, leaves = set[int](), 0
         if self.nodes:
@@ -154,11 +150,11 @@ class Sequences:
         if all(count <= 0 for count in missing.values()):
             return {parent: ids[parent] for parent in tops}
         spare: list[int] = []
-        for node, here in ids.items():
-            kept = tops[node] if node in tops else int(node != ROOT and node not in inner)
+        for node, ending in ids.items():
+            reserved = tops[node] if node in tops else int(node != ROOT and node not in inner)
             if node != ROOT:
-                spare += here[kept:]
-                del here[kept:]
+                spare += ending[reserved:]
+                del ending[reserved:]
         # Those at the committed tail need no removing, so they go first (off the end).
         root = ids.get(ROOT, [])
         spare += root[tops.get(ROOT, 0) :]
@@ -176,7 +172,6 @@ class Sequences:
         return {parent: ids[parent] for parent in tops}
 
     def _new(self) -> int:
-        """One more id, laid over the committed prefix."""
         k = len(self._at)
         self._at.append(ROOT)
         if self.length:
@@ -191,7 +186,6 @@ class Sequences:
         return out
 
     def _move(self, k: int, target: int) -> None:
-        """Make an id end at a node."""
         line = self._line(target)
         place = self._at[k]
         while place != ROOT and place not in line:
@@ -208,15 +202,16 @@ class Sequences:
                 self.nodes[node].holders |= 1 << k
         self._at[k] = target
 
-    def commit(self, path: Sequence[int], kept: Collection[int]) -> None:
-        """Make `path` part of every id's prefix; of the other nodes only those in `kept` stay, which hang below its end."""
+    def commit(self, path: Sequence[int], staying: Collection[int]) -> None:
+        """Make `path` part of every id's prefix; of the other nodes only those in `staying` stay, which hang below its end."""
         nodes, old = self.nodes, self.length
         new = old + len(path)
         if len(path) == len(nodes) and nodes[path[-1]].holders == self.all:
             # A line that is wholly accepted: the ids are where they belong.
-            self.length, self._at = new, [ROOT] * len(self._at)
+            self.length = new
+            self._at = [ROOT] * len(self._at)
             return
-        if not kept and any(node.position >= new for node in nodes.values()):
+        if not staying and any(node.position >= new for node in nodes.values()):
             self._memory.remove(ANY, new, ANY)
         on_path = {node: depth for depth, node in enumerate(path, 1)}
         on_path[ROOT] = 0
@@ -225,35 +220,35 @@ class Sequences:
         for k, end in enumerate(self._at):
             if end not in places:
                 place = end
-                while place not in on_path and place not in kept:
+                while place not in on_path and place not in staying:
                     place = nodes[place].parent
                 places[end] = place
             place = places[end]
-            if place in kept:
+            if place in staying:
                 if place != end:
                     self._memory.remove(k, nodes[place].position + 1, ANY)
                     self._at[k] = place
                 continue
             begin = old + on_path[place]
             # Without kept nodes everything behind the new prefix is gone already.
-            if place != end and (kept or begin < new):
+            if place != end and (staying or begin < new):
                 self._memory.remove(k, begin, ANY)
             if begin < new:
                 self._memory.copy(winner, k, begin, new)
             self._at[k] = ROOT
         self.length = new
 
-    def drop(self, gone: set[int]) -> None:
-        """Free nodes; `gone` holds the descendants of each of its members."""
+    def drop(self, freed: set[int]) -> None:
+        """Free nodes; `freed` holds the descendants of each of its members."""
         nodes = self.nodes
-        if len(gone) == len(nodes):
+        if len(freed) == len(nodes):
             self._memory.remove(ANY, self.length, ANY)
             self._at = [ROOT] * len(self._at)
         else:
             for k, end in enumerate(self._at):
-                if end not in gone:
+                if end not in freed:
                     continue
-                while end in gone:
+                while end in freed:
                     end = nodes[end].parent
                 self._memory.remove(k, self.position(end) + 1, ANY)
                 self._at[k] = end
@@ -267,7 +262,7 @@ class Sequences:
 
 
 def bits(ids: Iterable[int]) -> int:
-    """A set of ids as bits."""
+    """Pack a set of ids into bits."""
     mask = 0
     for k in ids:
         mask |= 1 << k
@@ -275,12 +270,12 @@ def bits(ids: Iterable[int]) -> int:
 
 
 def lowest(mask: int) -> int:
-    """The lowest id in a set."""
+    """Return the lowest id in a set."""
     return (mask & -mask).bit_length() - 1
 
 
 def members(mask: int) -> list[int]:
-    """The ids in a set, ascending."""
+    """List the ids in a set, ascending."""
     out = []
     while mask:
         k = lowest(mask)

@@ -28,12 +28,12 @@ NO_SLOT = 1
 class LlamaSession(TreeSession[LeafNode]):
     """One conversation's KV cache on a llama.cpp model.
 
-    Everything is checked before llama.cpp is called: what it is not meant to be asked can end the process.
+    Everything is checked before llama.cpp is called: an invalid request can end the process.
 
     Args:
-        context: its own; nobody else uses it.
+        context: not shared.
         size: most tokens.
-        alike: attention takes each node by itself, so that only the order of the cells that it sees can move a bit: the
+        alike: attention takes each node alone, so that only the order of the cells that it sees can move a bit: the
             likeliest path is laid out straight, and `exact` tells what lies crooked.
         taps: as `Model.open_session`.
     """
@@ -61,12 +61,12 @@ class LlamaSession(TreeSession[LeafNode]):
         next pass of this session overwrites them."""
         if layers is not None:
             raise UserError("llama.cpp cannot stop after some of a model's layers. Use another method.")
-        begun = time.perf_counter()
+        start = time.perf_counter()
         first, n = self._next, len(tokens)
         self._check(tokens, parents)
         if tokens and not (min(tokens) >= 0 and max(tokens) < self._vocabulary):
             raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
-        wanted = self._rows(n, rows)
+        scored = self._rows(n, rows)
         if not n:
             return TorchScores(torch.empty((0, 0)), (), ())
         run = alive(self._run)
@@ -74,21 +74,21 @@ class LlamaSession(TreeSession[LeafNode]):
         order = self._lay_out(new, parents) if self._alike else None
         try:
             if order is None:
-                logits = self._pass(run, new, [row - first for row in wanted], isinstance(wanted, range))
+                logits = self._pass(run, new, [row - first for row in scored], isinstance(scored, range))
             else:
                 batch = [node for _, node in sorted(zip(order, new, strict=True), key=lambda pair: pair[0])]
-                logits = self._pass(run, batch, [order[row - first] for row in wanted], False)
+                logits = self._pass(run, batch, [order[row - first] for row in scored], False)
         except BaseException:
             self._sequences.withdraw()
             raise
         self._add(new)
         if self._states is not None:
             self._states.grown(first, order or range(n))
-        self.forward_seconds += time.perf_counter() - begun
-        return TorchScores(logits, tuple(wanted), tuple([new[row - first].position + 1 for row in wanted]))
+        self.forward_seconds += time.perf_counter() - start
+        return TorchScores(logits, tuple(scored), tuple([new[row - first].position + 1 for row in scored]))
 
     def _lay_out(self, new: list[LeafNode], parents: Sequence[int]) -> list[int] | None:
-        """Note which new nodes are straight; the place of each among the pass's cells, if that is not their order."""
+        """Mark the new nodes that are straight; return the place of each among the pass's cells, unless they are in order."""
         first, nodes = self._next, self._nodes
         order = straightest(parents, first)
         for i, (node, parent) in enumerate(zip(new, parents, strict=True)):
@@ -98,57 +98,36 @@ class LlamaSession(TreeSession[LeafNode]):
         return order
 
     def _pass(self, run: Context, new: list[LeafNode], flagged: list[int], rising: bool) -> Tensor:
-        """Run the model over the new nodes; logits of those `flagged` by their place [rows, vocab].
-
-        Args:
-            run: the context.
-            new: the nodes, in the order of their cells.
-            flagged: places in `new`.
-            rising: whether these are in order.
-        """
-        if self._last_tapped:
-            return self._pass_of_rows(run, new, flagged)
-        if len(new) <= PREFILL_CHUNK and len(flagged) <= run.rows and rising:
+        """Run the model over the new nodes, in the order of their cells; return logits of those `flagged` by their place
+        [rows, vocab]. `rising`: these are in order."""
+        if len(new) <= PREFILL_CHUNK and len(flagged) <= run.rows and rising and not self._last_tapped:
             self._decode(run, new, flagged, len(new))
             return run.logits(len(flagged))
         ordered = sorted(set(flagged))
         parts = []
-        begin = done = 0
+        begin = 0
         while begin < len(new):
-            # As many as one pass takes, in nodes and in rows of logits.
-            end = min(len(new), begin + PREFILL_CHUNK)
-            upto = done + run.rows
-            if upto < len(ordered):
-                end = min(end, ordered[upto])
-            else:
-                upto = len(ordered)
-            while upto > done and ordered[upto - 1] >= end:
-                upto -= 1
-            nodes = new[begin:end]
-            self._decode(run, nodes, [row - begin for row in ordered[done:upto]], len(new), begin)
-            part = run.logits(upto - done)
-            parts.append(part if end - begin == len(new) else part.clone())
-            begin, done = end, upto
+            # As many as one pass takes, in nodes and in rows of logits. Only scored nodes have states after the final norm.
+            end = min(len(new), begin + (run.rows if self._last_tapped else PREFILL_CHUNK))
+            end = min([end, *[row for row in ordered if row >= begin][run.rows : run.rows + 1]])
+            rows = [row - begin for row in ordered if begin <= row < end]
+            scored = list(range(end - begin)) if self._last_tapped else rows
+            self._decode(run, new[begin:end], scored, len(new), begin)
+            logits = run.logits(len(scored))
+            if rows != scored:
+                logits = logits[rows]
+            parts.append(logits if end - begin == len(new) else logits.clone())
+            begin = end
         logits = parts[0] if len(parts) == 1 else torch.cat(parts)
-        if flagged != ordered:
-            place = {row: i for i, row in enumerate(ordered)}
-            return logits[[place[row] for row in flagged]]
-        return logits
+        if flagged == ordered:
+            return logits
+        place = {row: i for i, row in enumerate(ordered)}
+        return logits[[place[row] for row in flagged]]
 
-    def _pass_of_rows(self, run: Context, new: list[LeafNode], flagged: list[int]) -> Tensor:
-        """The same where the states after the final norm are tapped, which every node has only beside its logits."""
-        parts = []
-        for begin in range(0, len(new), run.rows):
-            nodes = new[begin : begin + run.rows]
-            self._decode(run, nodes, list(range(len(nodes))), len(new), begin)
-            parts.append(run.logits(len(nodes))[[row - begin for row in sorted(set(flagged)) if 0 <= row - begin < len(nodes)]])
-        place = {row: i for i, row in enumerate(sorted(set(flagged)))}
-        return torch.cat(parts)[[place[row] for row in flagged]]
-
-    def _decode(self, run: Context, nodes: list[LeafNode], wanted: list[int], total: int, begin: int = 0) -> None:
-        """One call of llama_decode, over all of the pass's nodes or some of them: those from the place `begin` on."""
+    def _decode(self, run: Context, nodes: list[LeafNode], scored: list[int], total: int, begin: int = 0) -> None:
+        """Call llama_decode over some of the pass's nodes: those from the place `begin` on."""
         code = run.decode(
-            [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], wanted
+            [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], scored
         )
         if code:
             raise _failure(code, total, self.context)
@@ -157,16 +136,8 @@ class LlamaSession(TreeSession[LeafNode]):
                 self._states.write(tap, self._states.end + begin, run.hidden(tap, len(nodes)))
 
     def reader(self, weights: Weights, make: Callable[[Context], R]) -> R:
-        """The context of a drafter that reads this session's keys and values. llama.cpp empties the cache as it makes one, so
-        the text is read again, if there is any.
-
-        Args:
-            weights: the drafter's; of one at a time.
-            make: makes a context beside this session's.
-
-        Raises:
-            UserError: there is not enough memory.
-        """
+        """Open the context of a drafter that reads this session's keys and values, for one drafter at a time. llama.cpp
+        empties the cache then, so the text is read again, if there is any."""
         if weights not in self._readers:
             text = list(self.tokens)
             self.rewind(0)
@@ -174,19 +145,19 @@ class LlamaSession(TreeSession[LeafNode]):
                 self._readers = {weights: make(alive(self._run))}
             finally:
                 self.prefill(text)
-        found: R = self._readers[weights]
-        return found
+        reader: R = self._readers[weights]
+        return reader
 
-    def _settle(self, path: Sequence[int], kept: dict[int, LeafNode]) -> None:
+    def _settle(self, path: Sequence[int], staying: dict[int, LeafNode]) -> None:
         if self._states is not None:
-            self._states.commit(self.length, path, kept)
+            self._states.commit(self.length, path, staying)
         if self._nodes:
-            self._sequences.commit(path, kept)
+            self._sequences.commit(path, staying)
 
-    def _free(self, gone: set[int]) -> None:
-        self._sequences.drop(gone)
+    def _free(self, freed: set[int]) -> None:
+        self._sequences.drop(freed)
         if self._states is not None:
-            self._states.drop(self.length, gone)
+            self._states.drop(self.length, freed)
 
     def _cut(self, length: int) -> None:
         self._sequences.rewind(length)
@@ -228,8 +199,8 @@ class Nothing:
 def _failure(code: int, nodes: int, size: int) -> UserError:
     if code == NO_SLOT:
         return ContextFull(f"The context of {size:,} tokens has no room for {counted(nodes, 'more token')}. Start a new chat.")
-    said = last_error()
+    message = last_error()
     return UserError(
-        f"llama.cpp could not evaluate {nodes:,} tokens ({said or f'code {code}'}). The conversation is unchanged. Use shorter "
-        "drafts, a smaller context or a smaller model."
+        f"llama.cpp could not evaluate {nodes:,} tokens ({message or f'code {code}'}). The conversation is unchanged. Use "
+        "shorter drafts, a smaller context or a smaller model."
     )

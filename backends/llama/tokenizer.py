@@ -23,12 +23,7 @@ NONE = -1
 
 
 class LlamaCodec(Codec):
-    """The tokenizer in a GGUF file.
-
-    Args:
-        weights: the loaded model.
-        template: a chat template in place of the file's own; empty for that.
-    """
+    """The tokenizer in a GGUF file. A `template` takes the place of the file's own."""
 
     def __init__(self, weights: Weights, template: str = "") -> None:
         super().__init__()
@@ -38,7 +33,8 @@ class LlamaCodec(Codec):
         lib, vocab = self._lib, self._vocab
         get_attr, is_eog = lib.llama_vocab_get_attr, lib.llama_vocab_is_eog
         attributes = [get_attr(vocab, i) for i in range(self.vocabulary)]
-        self._bos, self._eos = lib.llama_vocab_bos(vocab), lib.llama_vocab_eos(vocab)
+        self._bos = lib.llama_vocab_bos(vocab)
+        self._eos = lib.llama_vocab_eos(vocab)
         source = template or (lib.llama_model_chat_template(weights.handle, None) or b"").decode("utf-8", "replace")
         self._template = Template(source, self._specials()) if source else None
         names = {i: self._name(i) for i, attr in enumerate(attributes) if attr & (CONTROL | UNKNOWN | USER)}
@@ -65,8 +61,8 @@ class LlamaCodec(Codec):
         self._bytes: dict[int, bytes] = {}
         # SentencePiece puts a space before a text; it is no part of it.
         spm = lib.llama_vocab_type(vocab) == lib.LLAMA_VOCAB_TYPE_SPM
-        told = weights.metadata("tokenizer.ggml.add_space_prefix")
-        self._space_prefix = spm if told is None else told == "true"
+        prefix = weights.metadata("tokenizer.ggml.add_space_prefix")
+        self._space_prefix = spm if prefix is None else prefix == "true"
 
     @property
     def _vocab(self) -> int:
@@ -80,27 +76,20 @@ class LlamaCodec(Codec):
         self._weights = self._for_grammars = None
 
     def _ends_of_file(self, weights: Weights) -> set[int]:
-        """Ids that the file itself calls ends, of a text, a turn or a message."""
-        found = (weights.metadata(f"tokenizer.ggml.{end}_token_id") for end in ("eot", "eom"))
-        return {self._eos, *(int(i) for i in found if i is not None)}
+        """Collect the ids that the file itself declares as ends of a text, a turn or a message."""
+        ends = (weights.metadata(f"tokenizer.ggml.{end}_token_id") for end in ("eot", "eom"))
+        return {self._eos, *(int(i) for i in ends if i is not None)}
 
     def _specials(self) -> dict[str, str]:
-        """What a template may name: bos_token and its like."""
         lib, vocab = self._lib, self._vocab
-        found = {"bos_token": self._bos, "eos_token": self._eos, "pad_token": lib.llama_vocab_pad(vocab)}
-        return {name: "" if i == NONE else self._name(i) for name, i in found.items()}
+        specials = {"bos_token": self._bos, "eos_token": self._eos, "pad_token": lib.llama_vocab_pad(vocab)}
+        return {name: "" if i == NONE else self._name(i) for name, i in specials.items()}
 
     def _name(self, token: int) -> str:
-        """A token as the file writes it."""
         return str((self._lib.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace"))
 
     def _tokenize(self, text: str, *, parse: bool) -> list[int]:
-        """llama_tokenize, without BOS and EOS.
-
-        Args:
-            text: anything.
-            parse: let the spelling of a special token stand for it.
-        """
+        """Call llama_tokenize, without BOS and EOS; with `parse`, the spelling of a special token stands for it."""
         # Lone surrogates have no UTF-8; llama.cpp ends the process over bytes that are none.
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
@@ -128,13 +117,13 @@ class LlamaCodec(Codec):
 
     @cached_property
     def thoughts(self) -> Thoughts | None:
-        """How thoughts are told from answers; None for a model that does not think."""
+        """Splits thoughts from answers; None for a model that does not think."""
         form = (self._template.form or from_vocabulary(self._names)) if self._template is not None else None
         return Thoughts(form, self._names, self._spelled, partial(self._piece, parse=True, first=False)) if form else None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence on tags of the template that the file types as ordinary text, so that they are read in pieces."""
+        """Warnings about tags of the template that the file types as ordinary text, so that they are read in pieces."""
         written = TAG.findall(self._template.source) if self._template is not None else []
         cut = {tag for tag in written if len(self._tokenize(tag, parse=True)) > 1}
         if not cut or not (cut := cut & {self._name(i) for i in range(self.vocabulary)}):
@@ -143,18 +132,17 @@ class LlamaCodec(Codec):
         return (f"This file types {tags} as ordinary text, so the model cannot tell turns apart. Use another file of it.",)
 
     def _spelled(self, tokens: Sequence[int]) -> str:
-        """Text of token ids, special tokens by name."""
         return "".join(self._name(i) if i in self._control else self.decode([i]) for i in tokens)
 
     def _part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
-        """Ids of a part of a chat; no protected ones if it is text."""
+        """Encode a part of a chat; without protected ids if it is text."""
         if as_text:
             return self._text(part, self._protected, self._protected_ids, first=first)
         return self._piece(part, parse=True, first=first)
 
     def _text(self, text: str, marks: re.Pattern[str], forbidden: frozenset[int], *, first: bool) -> list[int]:
-        """Ids of a text, none of which is forbidden. Where it spells `marks` that the model's pieces merge into, each is cut
-        after its first character."""
+        """Encode a text without forbidden ids. Where its pieces merge into `marks`, each of these is cut after its first
+        character."""
         ids = self._pieces_of(text, first=first)
         if forbidden.isdisjoint(ids):
             return ids
@@ -166,7 +154,6 @@ class LlamaCodec(Codec):
         return ids
 
     def _pieces_of(self, text: str, *, first: bool) -> list[int]:
-        """Ids of a text without control tokens."""
         ids: list[int] = []
         for index, part in enumerate(self._overruled_names.split(text)):
             if index % 2:
@@ -176,7 +163,7 @@ class LlamaCodec(Codec):
         return ids
 
     def _piece(self, part: str, *, parse: bool, first: bool) -> list[int]:
-        """Ids of a part of a text. SentencePiece puts a space before what starts a text."""
+        """Encode a part of a text. SentencePiece puts a space before the start of a text."""
         for before in AHEAD if self._space_prefix and not first else ():
             skipped = self._tokenize(before, parse=False)
             ids = self._tokenize(before + part, parse=parse)
@@ -185,8 +172,8 @@ class LlamaCodec(Codec):
         return self._tokenize(part, parse=parse)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        known = self._bytes
-        parts = [known[token] if token in known else self._token_bytes(token) for token in tokens]
+        cache = self._bytes
+        parts = [cache[token] if token in cache else self._token_bytes(token) for token in tokens]
         if self._space_prefix:
             first = next((part for part in parts if part), b"")
             if first.startswith(b" "):
@@ -194,12 +181,12 @@ class LlamaCodec(Codec):
         return b"".join(parts).decode("utf-8", "replace")
 
     def _token_bytes(self, token: int) -> bytes:
-        """What a token adds to the text; nothing if it is special or does not exist."""
-        found = b""
+        """Return the bytes that a token adds to the text; none if it is special or does not exist."""
+        text = b""
         if 0 <= token < self.vocabulary and token not in self._control:
-            found = self._to_piece(token)
-        self._bytes[token] = found
-        return found
+            text = self._to_piece(token)
+        self._bytes[token] = text
+        return text
 
     def _bytes_of_tokens(self) -> list[bytes]:
         return [self._to_piece(i) for i in range(self.vocabulary)]

@@ -1,4 +1,4 @@
-"""What llama.cpp may end the process over, tried in another one, once for each architecture and version.
+"""Trials of operations over which llama.cpp may abort: in another process, once for each architecture and version.
 
 python -m specchat.backends.llama.trial inputs FILE    # a pass that notes the inputs of all layers
 python -m specchat.backends.llama.trial last FILE      # a pass that hands out the states after the last layer
@@ -22,51 +22,43 @@ from .hidden_states import layer_inputs, next_states
 from .library import library, version
 
 SECONDS = 300.0
-"""How long a trial may take: the library is imported, the file is opened, and all weights are read once."""
+"""Limit of a trial: the library is imported, the file is opened, and all weights are read once."""
 
 FILE = "trials.json"
 
 CONTEXT = 256
 """Tokens of its caches."""
 
-ABORTED = (-signal.SIGABRT, 3)
-"""How a process ends that llama.cpp ends, on POSIX and on Windows."""
-
 Trial = Literal["inputs", "last", "mtp"]
 
 
 def works(trial: Trial, architecture: str, file: Path) -> bool:
-    """Whether the installed llama.cpp can do that with models of an architecture.
-
-    Args:
-        trial: the inputs of all layers with the last states, these alone, or drafting with the model's own MTP layer.
-        architecture: of the file.
-        file: a model.
-    """
-    found = _kept().get(f"{trial} {architecture}")
-    if found is not None and found[0] == version():
-        return found[1]
+    """Whether the installed llama.cpp can do that with models of an architecture: hand out the inputs of all layers
+    with the last states, or these alone, or draft with the model's own MTP layer."""
+    outcome = _kept().get(f"{trial} {architecture}")
+    if outcome is not None and outcome[0] == version():
+        return outcome[1]
     command = [sys.executable, "-P", "-m", __spec__.name if __spec__ else __name__, trial, str(file)]
     try:
         code = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False).returncode
     except subprocess.TimeoutExpired:
         return False
-    if code in (0, *ABORTED):  # anything else, such as too little memory, may be over tomorrow
+    if code in (0, -signal.SIGABRT):  # anything else, such as too little memory, may be over tomorrow
         with suppress(OSError):
             write_json(cache_folder() / FILE, {**_kept(), f"{trial} {architecture}": (version(), code == 0)})
     return code == 0
 
 
 def failed(trial: Trial, architecture: str) -> bool:
-    """Whether the last trial showed that it does not."""
+    """Whether the last trial failed."""
     return not _kept().get(f"{trial} {architecture}", ("", True))[1]
 
 
 def _kept() -> dict[str, tuple[str, bool]]:
-    """What trials showed: the version of the library, and whether it works; nothing where the file is damaged."""
+    """Read the outcomes of trials: the version of the library, and success; none where the file is damaged."""
     try:
-        told = read_json(cache_folder() / FILE)
-        return {name: (str(at), bool(works)) for name, (at, works) in told.items()}
+        outcomes = read_json(cache_folder() / FILE)
+        return {name: (str(at), bool(works)) for name, (at, works) in outcomes.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -106,7 +98,8 @@ def _mtp(lib: Any, model: Any) -> bool:
         return False
     tokens = (lib.llama_token * 2)(0, 1)
     batch = lib.llama_batch_init(2, width, 1)
-    batch.n_tokens, batch.token = 2, tokens
+    batch.n_tokens = 2
+    batch.token = tokens
     ctypes.memmove(batch.embd, states, 2 * width * ctypes.sizeof(ctypes.c_float))
     for i in range(2):
         batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = i, 1, 0, 1
@@ -114,7 +107,6 @@ def _mtp(lib: Any, model: Any) -> bool:
 
 
 def _context(lib: Any, model: Any, **more: Any) -> Any:
-    """A small one; None if llama.cpp makes none."""
     params = lib.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = CONTEXT
     for name, value in more.items():
@@ -128,7 +120,6 @@ def _reads(lib: Any, context: Any) -> bool:
 
 
 def _try(trial: Callable[[Any, Any], bool], file: str) -> int:
-    """0 if it works."""
     lib = library()
     params = lib.llama_model_default_params()
     params.n_gpu_layers = 0

@@ -58,7 +58,7 @@ class Pass:
 
     def near_ties(self, nodes: Sequence[int], picks: Sequence[int], bound: float) -> list[bool]:
         """Say of each node's choice whether it is a near tie (see `Scores.near_ties`)."""
-        return self.scores.near_ties(nodes, picks, self.context.sampling, bound, self.histories(nodes))
+        return self.scores.near_ties(nodes, self.context.sampling, bound, self.histories(nodes))
 
     def evaluate(self) -> Scores:
         """Evaluate the tree, with a row for each node. Pre-evaluated nodes continue behind their first layers."""

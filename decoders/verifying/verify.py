@@ -70,7 +70,7 @@ class ConstrainedPass(Pass):
                 ties[i] = False
             elif ties[i] or pick != self._unconstrained[node]:  # a forbidden token is no rival
                 row = self._row(node)
-                ties[i] = row.near_ties((0,), (pick,), self.context.sampling, bound, self.histories((node,)))[0]
+                ties[i] = row.near_ties((0,), self.context.sampling, bound, self.histories((node,)))[0]
         return ties
 
     def certain(self, path: list[int]) -> int:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from ...backends.base import Model
 from ...backends.grammars.constraint import parse_constraint
 from ...backends.info import flops
-from ...backends.rounding import Measurement
+from ...backends.rounding import measure
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
 from ..drafts import open_conversation
@@ -175,11 +175,7 @@ def prove(job: TaskContext) -> dict[str, Any]:
         job.report({"passes": done})
 
     try:
-        measurement = Measurement(session, tick, tree=able.tree)
-        for length in CONTEXTS:
-            if length + STEPS < session.context:
-                measurement.add(text[: length + STEPS + 1], length)
-        rounding = measurement.found()
+        rounding = measure(session, text, tick, tree=able.tree, contexts=CONTEXTS, steps=STEPS)
     finally:
         session.close()
     promised = bool(able.equal) and able.exact

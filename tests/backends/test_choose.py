@@ -27,7 +27,8 @@ from transformers import (
 import specchat.backends.choose as module
 from specchat.backends import Sampling
 from specchat.backends import sampling as numbers
-from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, uniform, warp
+from specchat.backends.choose import choose, draw, gumbel, warp
+from specchat.backends.sampling import Purpose, noise_key, uniform
 from specchat.backends.scores import TorchScores
 
 from ..cases import FULL, cases
@@ -228,7 +229,8 @@ def test_a_row_gives_one_choice_in_any_batch(seed: int, rows: list[int], samplin
 CODE = """
 import torch
 from specchat.backends.base import Sampling
-from specchat.backends.choose import choose, noise_key
+from specchat.backends.choose import choose
+from specchat.backends.sampling import noise_key
 logits = torch.sin(torch.arange(4 * 5000, dtype=torch.float64) ** 2).view(4, 5000) * 9
 for sampling in (Sampling(1.0, seed=1), Sampling(0.8, 50, 0.9, 0.01, seed=-5), Sampling(1.2, 0, 0.7, seed=2**70)):
     print(*choose(logits, sampling, range(4)))

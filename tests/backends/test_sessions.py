@@ -45,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
     monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 8)
     monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 16)
-    monkeypatch.setattr("specchat.backends.llama.model.sequences", lambda vocabulary: LEAVES)
+    monkeypatch.setattr("specchat.backends.llama.plain.sequences", lambda vocabulary: LEAVES)
 
 
 @cache

@@ -12,7 +12,7 @@ import torch
 
 from specchat.backends import LoadOptions, UserError
 from specchat.backends.hf.model import TransformersModel, load_transformers
-from specchat.backends.hf.proving.prove import MORE_KEPT, UNFIT
+from specchat.backends.hf.prove import MORE_KEPT, UNFIT
 
 from ..cases import FULL
 from . import llama_zoo

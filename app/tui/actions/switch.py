@@ -14,7 +14,7 @@ from ....errors import NotPossible, UserError, did_you_mean
 from ...chat.about import default_word, known_word, word_after, words_of
 from ...chat.choosing import PLAIN, SELDOM, exits_early, why_plain
 from ...chat.dialogue import Dialogue
-from ...chat.methods import GROUPS, SERVER, Method, draft_length, draft_reach, served_method, why_no_length
+from ...chat.methods import GROUPS, SERVER, Method, draft_length, served_method, why_no_length
 from ...race.guests import short_name
 from ...render.verdict import against
 from ...settings import actions
@@ -89,7 +89,7 @@ def _method_item(dialogue: Dialogue, method: Method, heading: str) -> MenuItem:
         reason=_reason(dialogue, name),
         group=heading,
         lead=lead,
-        more=" ".join(filter(None, (draft_reach(method, dialogue.info)[1], method.pays))),
+        more=method.pays,
     )
 
 

@@ -6,10 +6,8 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
-from ....errors import counted
 from ...chat.about import default_word, word_for
 from ...chat.dialogue import Dialogue
-from ...chat.methods import Method, draft_reach
 from ...race.guests import short_name
 from ...settings.rows import constraint_name
 from ...text.amounts import count_of
@@ -88,9 +86,6 @@ class ChatHeader(Widget):
         if dialogue.switching not in (None, name):
             name = f"{name} → {dialogue.switching}"
         style = LABEL_STYLES.get(label, "$quiet")
-        reach, _ = draft_reach(dialogue.methods.get(dialogue.method) or Method(dialogue.method), dialogue.info)
-        if label and reach is not None:
-            label = f"{label}, drafts up to {counted(reach, 'token')}"
         return Content.assemble(
             (f" ◆ {name} ", "bold $primary on $panel"),
             (f" {label} " if label else "", f"{style} on $panel"),

@@ -43,8 +43,6 @@ class MtpNetwork:
         states_first: as `MtpFormat.states_first`.
     """
 
-    whole = True
-
     def __init__(
         self, module: Any, block: nn.Module, weights: Mapping[str, Tensor], embeddings: Tensor, states_first: bool
     ) -> None:

@@ -28,11 +28,7 @@ Key = tuple[str, int, int]
 
 
 class Graphs(ABC):
-    """What has been recorded on one session's buffers.
-
-    Args:
-        device: where the buffers are.
-    """
+    """Recordings of work on one session's buffers."""
 
     least_slots = 0
     """Slots of a new cache: a cache that grows makes every recording worthless."""
@@ -41,16 +37,11 @@ class Graphs(ABC):
         self.device = device
         self._replays: dict[Key, Callable[[], None]] = {}
         self.recorded: Counter[Key] = Counter()
-        """How often each thing has been recorded."""
+        """Number of recordings by key."""
 
     def run(self, key: Key, work: Callable[[], None]) -> None:
-        """Do `work`: the first time under this key it is recorded, later the recording runs.
-
-        Args:
-            key: tells one recording from another.
-            work: reads and writes buffers that stay where they are, and waits for nothing. It may run several times on the
-                same input.
-        """
+        """Do `work`: the first time under this key it is recorded, later the recording runs. It waits for nothing, touches only
+        buffers that stay where they are, and may run several times on the same input."""
         replay = self._replays.get(key)
         if replay is None:
             replay = self._replays[key] = self.record(work)
@@ -59,18 +50,18 @@ class Graphs(ABC):
 
     @abstractmethod
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """What does `work` from now on."""
+        """Record `work` and return its replay."""
 
     def forget(self, kind: str) -> None:
-        """Buffers of this kind of work have moved: record it anew."""
+        """Drop recordings of this kind of work: its buffers have moved."""
         self._replays = {key: replay for key, replay in self._replays.items() if key[0] != kind}
 
     def host(self, size: int) -> Tensor:
-        """A buffer of integers [size] on the host, to copy to the device and back."""
+        """Allocate a buffer of integers [size] on the host, to copy to the device and back."""
         return torch.zeros(size, dtype=torch.long)
 
     def wait(self) -> None:  # noqa: B027
-        """Until everything asked for is done."""
+        """Wait until all work on the device is done."""
 
 
 class Rerun(Graphs):
@@ -93,12 +84,12 @@ class CudaGraphs(Graphs):
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Warm up beside the stream in use, as CUDA asks for (kernels are chosen, workspaces made), then capture."""
         gpu = self._gpu
-        here = gpu.current_stream(self.device)
-        beside = gpu.Stream(self.device)
-        beside.wait_stream(here)
-        with gpu.stream(beside):
+        stream = gpu.current_stream(self.device)
+        side = gpu.Stream(self.device)
+        side.wait_stream(stream)
+        with gpu.stream(side):
             work()
-        here.wait_stream(beside)
+        stream.wait_stream(side)
         graph = gpu.CUDAGraph()
         # By default a draft model that takes memory on another GPU meanwhile, in a thread of its own, would spoil the capture.
         with gpu.device(self.device), gpu.graph(graph, self._pool, capture_error_mode="thread_local"):
@@ -107,16 +98,16 @@ class CudaGraphs(Graphs):
         return replay
 
     def host(self, size: int) -> Tensor:
-        """Pinned, so that copies need no stop on their way."""
+        """Allocate pinned memory, so that copies do not block."""
         return super().host(size).pin_memory()
 
     def wait(self) -> None:
-        """The one wait of a step."""
+        """Wait: once a step."""
         self._gpu.current_stream(self.device).synchronize()
 
 
 def chosen_graphs(device: torch.device) -> type[Graphs] | None:
-    """What sessions on this device record passes with, if anything."""
+    """Choose the recorder of passes for sessions on a device, if there is one."""
     match os.environ.get(CHOICE, ""):
         case "off":
             return None

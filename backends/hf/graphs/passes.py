@@ -9,6 +9,7 @@ asked for so far.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ import torch
 from torch import Tensor
 
 from ...best import MOST_CHOICES, BestScores, read_best, write_best
-from ..masks import MaskPlan, Reach
+from ...sessions.states import States
+from ..masks import Reach
+from ..runner import Runner
 from ..slot_cache import SlotCache, SlotNode
-from ..taps import Taps
+from ..taps import Heard, heard_rows
 from .graphs import Graphs
 
 MOST = 64
@@ -31,53 +34,49 @@ ALIGNED = 64
 
 
 class StaticPasses:
-    """A session's graphs and their buffers.
-
-    Args:
-        forward: of the model; takes what sessions give it.
-        cache: the session's.
-        plan: the model's masks.
-        dtype: of the model.
-        graphs: records passes.
-        taps: pick up hidden states, if the session keeps any.
-    """
+    """A session's graphs and their buffers. `listen` collects hidden states in a context, for `states` if the session
+    has taps."""
 
     def __init__(
         self,
-        forward: Callable[..., Any],
+        runner: Runner,
         cache: SlotCache,
-        plan: MaskPlan,
-        dtype: torch.dtype,
         graphs: Graphs,
-        taps: Taps | None = None,
+        listen: Callable[[], AbstractContextManager[Heard]],
+        states: States | None,
     ) -> None:
         self.graphs = graphs
-        self._taps = taps
+        self._listen = listen
+        self._states = states
         self._tapped: dict[int, Tensor] = {}
         """Hidden states of the last pass by tap [MOST, width]: replays write to the same memory."""
-        self._forward, self._cache, self._plan, self._dtype = forward, cache, plan, dtype
+        self._forward: Callable[..., Any] = runner.network.forward
+        self._cache = cache
+        self._plan = runner.plan
+        self._dtype = runner.dtype
         self._capacity = 0
         self._choices = 1
         size = self._size(MOST)
-        self._host, self._inputs = graphs.host(size), torch.zeros(size, dtype=torch.long, device=graphs.device)
+        self._host = graphs.host(size)
+        self._inputs = torch.zeros(size, dtype=torch.long, device=graphs.device)
         self._array = self._host.numpy()
         room = MOST * (MOST_CHOICES + 1)
-        self._back, self._found = graphs.host(room), torch.zeros(room, dtype=torch.long, device=graphs.device)
+        self._back = graphs.host(room)
+        self._found = torch.zeros(room, dtype=torch.long, device=graphs.device)
         self._logits: Tensor | None = None  # [MOST, vocab]
         self._columns = torch.empty(0)
 
     @staticmethod
     def _size(bucket: int) -> int:
-        """Numbers that cross to the device."""
         return 1 + bucket * (3 + WORDS) + TENTATIVE
 
     @staticmethod
     def take(count: int, tentative: int) -> bool:
-        """Whether a pass of so many nodes, the last in slot `tentative` behind the committed tokens, can be one of these."""
+        """Whether a pass of `count` nodes, the last in slot `tentative` behind the committed tokens, fits the buffers."""
         return count <= MOST and tentative <= TENTATIVE
 
     def request(self, choices: int) -> None:
-        """Have so many choices of each node come back from the next pass on."""
+        """Fetch this many choices of each node from the next pass on."""
         self._choices = max(self._choices, min(choices, MOST_CHOICES))
 
     def run(
@@ -89,11 +88,9 @@ class StaticPasses:
         picks: Sequence[int] | None,
         nodes: tuple[int, ...],
     ) -> BestScores:
-        """One pass.
+        """Run one pass over the nodes `new`, in the last slots, among `living` ones.
 
         Args:
-            new: the nodes, in the last slots.
-            living: those of earlier passes.
             length: committed tokens.
             used: slots that hold something, the new nodes' not counted.
             picks: indices of the nodes whose scores are wanted; None for all.
@@ -111,9 +108,9 @@ class StaticPasses:
         self._inputs[:size].copy_(self._host[:size], non_blocking=True)
         graphs.run(("pass", bucket, self._capacity), lambda: self._pass(bucket))
         assert self._logits is not None
-        if self._taps is not None:
+        if self._states is not None:
             for tap, rows in self._tapped.items():
-                self._taps.states.write(tap, new[0].slot, rows[: len(new)])
+                self._states.write(tap, new[0].slot, rows[: len(new)])
         vocabulary = self._logits.shape[1]
         choices = min(self._choices, vocabulary)
         graphs.run(("choices", bucket, choices), lambda: self._choose(bucket, choices))
@@ -125,7 +122,6 @@ class StaticPasses:
         return BestScores(self.request, best, self._logits, list(chosen), nodes, tuple([new[i].position + 1 for i in chosen]))
 
     def _write(self, new: Sequence[SlotNode], living: Iterable[SlotNode], length: int, bucket: int) -> None:
-        """Fill the buffer that crosses to the device."""
         n, array = len(new), self._array
         array[: self._size(bucket)] = 0
         array[0] = length
@@ -143,41 +139,41 @@ class StaticPasses:
         words[:] = np.frombuffer(b"".join([node.bits.to_bytes(8 * WORDS, "little") for node in new]), dtype=np.int64)
 
     def _pass(self, bucket: int) -> None:
-        """What is recorded of a pass."""
+        """Run the model over the static buffers: this is recorded."""
         data, cache = self._inputs, self._cache
         ids, positions, slots = (data[1 + i * bucket : 1 + (i + 1) * bucket] for i in range(3))
         cache.look_from([0] * len(cache.slots))
         cache.places = slots
         try:
-            out = self._forward(
-                input_ids=ids[None],
-                past_key_values=cache,
-                attention_mask=self._masks(bucket, positions),
-                position_ids=positions[None],
-                use_cache=True,
-            )
+            with self._listen() as heard:
+                out = self._forward(
+                    input_ids=ids[None],
+                    past_key_values=cache,
+                    attention_mask=self._masks(bucket, positions),
+                    position_ids=positions[None],
+                    use_cache=True,
+                )
         finally:
             cache.places = None
-        if self._taps is not None:
-            for tap, rows in self._taps.rows(bucket).items():
-                if tap not in self._tapped:
-                    self._tapped[tap] = rows.new_empty((MOST, rows.shape[1]))
-                self._tapped[tap][:bucket].copy_(rows)
+        for tap, rows in heard_rows(heard, bucket).items():
+            if tap not in self._tapped:
+                self._tapped[tap] = rows.new_empty((MOST, rows.shape[1]))
+            self._tapped[tap][:bucket].copy_(rows)
         logits = out.logits[0]
         if self._logits is None:
             self._logits = torch.empty((MOST, logits.shape[1]), dtype=logits.dtype, device=logits.device)
         self._logits[:bucket].copy_(logits)
 
     def _masks(self, bucket: int, positions: Tensor) -> Any:
-        """Additive masks over the whole cache, as `forward` takes them."""
+        """Make additive masks over the whole cache, as `forward` takes them."""
         data, plan = self._inputs, self._plan
         begin = 1 + 3 * bucket
         where = data[begin : begin + TENTATIVE]
         words = data[begin + TENTATIVE : self._size(bucket)].view(bucket, WORDS)
         behind = self._columns - data[:1]  # [slots], from the committed tail on
         committed, near = behind < 0, behind.clamp(0, TENTATIVE - 1)
-        seen = (words.index_select(1, near >> 6) >> (near & 63)) & 1
-        visible = seen.bool().logical_and_(behind < TENTATIVE).logical_or_(committed)
+        bits = (words.index_select(1, near >> 6) >> (near & 63)) & 1
+        visible = bits.bool().logical_and_(behind < TENTATIVE).logical_or_(committed)
         masks: dict[Reach, Tensor] = {}
         for reach in plan.reaches.values():
             if reach not in masks:
@@ -187,14 +183,8 @@ class StaticPasses:
         return next(iter(masks.values()))
 
     def _mask(self, visible: Tensor, reach: Reach, positions: Tensor, held: Tensor) -> Tensor:
-        """The mask of one kind of layer [1, 1, group × bucket, slots].
-
-        Args:
-            visible: ignoring how far back it sees [bucket, slots].
-            reach: how far.
-            positions: of the nodes [bucket].
-            held: positions of what the slots hold [slots].
-        """
+        """Make the mask of one kind of layer [1, 1, group × bucket, slots] from what is visible ignoring `reach`
+        [bucket, slots], the positions of the nodes [bucket] and those held in the slots [slots]."""
         if reach.window is not None:
             visible = visible & (held > (positions - reach.window)[:, None])
         elif reach.chunk is not None:
@@ -204,6 +194,5 @@ class StaticPasses:
         return mask.repeat(self._plan.group, 1)[None, None]
 
     def _choose(self, bucket: int, choices: int) -> None:
-        """Find the best choices after a pass: this is recorded."""
         assert self._logits is not None
         write_best(self._found[: bucket * (choices + 1)].view(bucket, choices + 1), self._logits[:bucket])

@@ -30,12 +30,7 @@ def halves(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
 
 
 def slim(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """Make the quickest product of a linear layer with inputs [n, inputs].
-
-    Args:
-        weight: [outputs, inputs].
-        bias: [outputs].
-    """
+    """Make the quickest product of a linear layer (weight [outputs, inputs]) with inputs [n, inputs]."""
     weight = weight.detach()
     if in_halves(weight):
         return _product(weight, bias)

@@ -7,12 +7,11 @@ bytes are summed in integers, so a row has the same bits whatever else is in its
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -29,7 +28,7 @@ MOST_INPUTS = 65_000
 """Wider layers stay as they are: 255 × 128 × inputs must fit in 31 bits."""
 
 SCALE = ".weight_scale"
-"""What a checkpoint calls a layer's scales, behind the layer's name."""
+"""Suffix of a layer's scales in a checkpoint."""
 
 AT_ONCE = 64
 """Rows of a prompt that are multiplied at once, so that what lies between stays in the CPU's cache."""
@@ -37,29 +36,9 @@ AT_ONCE = 64
 SHARED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 """Layers on the same input."""
 
-SLOW = 20.0
-"""Times what a product takes in float32: oneDNN's reference for CPUs without a kernel takes hundreds of times as long."""
 
-
-class Kernel(Protocol):
-    """What multiplies rows of whole numbers from -128 to 127 with weights, by sums of integers.
-
-    Args:
-        whole: the weights [outputs, inputs].
-        scales: of each output [outputs].
-    """
-
-    def __init__(self, whole: Tensor, scales: Tensor) -> None: ...
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Products in float32 [n or more, outputs] for rows [n, inputs]."""
-
-    def weight(self) -> Tensor:
-        """The weights, scaled [outputs, inputs]: a copy."""
-
-
-class Fbgemm:
-    """FBGEMM's kernel, which takes half of oneDNN's time for the few rows of a pass."""
+class Kernel:
+    """FBGEMM's product of rows of whole numbers from -128 to 127 with weights [outputs, inputs], summed in integers."""
 
     def __init__(self, whole: Tensor, scales: Tensor) -> None:
         zeros = torch.zeros(len(scales), dtype=torch.long)
@@ -68,55 +47,25 @@ class Fbgemm:
         self._multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
 
     def __call__(self, rows: Tensor) -> Tensor:
+        """Multiply rows [n, inputs]; return float32 [n, outputs]."""
         out: Tensor = self._multiply(rows, 1.0, 128, self._packed)
         return out
 
     def weight(self) -> Tensor:
+        """Copy the weights, scaled [outputs, inputs]."""
         weight: Tensor = torch.ops.quantized.linear_unpack(self._packed)[0].dequantize()
         return weight
 
 
-class OneDnn:
-    """oneDNN's kernel, for CPUs on which FBGEMM's sums overflow."""
-
-    def __init__(self, whole: Tensor, scales: Tensor) -> None:
-        self._packed: Tensor = torch.ops.onednn.qlinear_prepack(whole, [FEWEST_ROWS, whole.shape[1]])
-        self._scales, self._zeros = scales, torch.zeros(len(scales), dtype=torch.int32)
-        self._multiply = torch.ops.onednn.qlinear_pointwise.default
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        if len(rows) < FEWEST_ROWS:  # four take no longer than two
-            rows = torch.cat((rows, rows))
-        whole = torch.add(rows, 128.0).clamp_(max=255.0).to(torch.uint8)
-        weights = (self._packed, self._scales, self._zeros, None)
-        out: Tensor = self._multiply(whole, 1.0, 128, *weights, 1.0, 0, torch.float32, "none", [], "")
-        return out
-
-    def weight(self) -> Tensor:
-        return self._packed.to_dense().t() * self._scales[:, None]
-
-
-KERNELS: tuple[type[Kernel], ...] = (Fbgemm, OneDnn)
-"""The quickest first."""
-
-
 class Int8(nn.Module):
-    """A linear layer of eight-bit weights.
+    """A linear layer of eight-bit weights [outputs, inputs]. `scales` [outputs, 1] are those of weights that are
+    integers already."""
 
-    Args:
-        weight: [outputs, inputs].
-        bias: [outputs].
-        scales: of each output, of weights that are integers already [outputs, 1].
-        kernel: what multiplies; by default the quickest here.
-    """
-
-    def __init__(
-        self, weight: Tensor, bias: Tensor | None, scales: Tensor | None = None, kernel: type[Kernel] | None = None
-    ) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, scales: Tensor | None = None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
         whole, scales = rounded_rows(weight) if scales is None else (weight.detach().to(torch.int8), scales.float())
-        self._kernel = (kernel or quickest() or OneDnn)(whole, scales[:, 0])
+        self._kernel = Kernel(whole, scales[:, 0])
         self.bias = None if bias is None else bias.detach().float()
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -147,11 +96,7 @@ class Int8(nn.Module):
 
 
 class Int8Table(nn.Module):
-    """Embeddings of eight-bit numbers.
-
-    Args:
-        weight: [tokens, width]; what it gives has its type.
-    """
+    """Embeddings of eight-bit numbers [tokens, width], in the type of the original weights."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
@@ -172,28 +117,24 @@ class Int8Table(nn.Module):
 
 
 def rounded_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Eight-bit integers for weights [rows, width], and each row's scale [rows, 1]."""
+    """Round weights [rows, width] to eight-bit integers; return them and each row's scale [rows, 1]."""
     wide = weight.detach().float().contiguous()
     scales = wide.abs().amax(1, True).div_(127).clamp_min_(torch.finfo(torch.float32).tiny)
     return (wide / scales).round_().to(torch.int8), scales
 
 
 def together(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
-    """What gives all outputs [n, sum of outputs] of layers that `quantize` has put together, for inputs [n, inputs]."""
+    """Return the product of layers that `quantize` has joined: all outputs [n, sum of outputs] for inputs [n, inputs]."""
     first = getattr(owner, names[0])
     rows: Callable[[Tensor], Tensor] = (first.whole if isinstance(first, Part) else first).rows
     return rows
 
 
 def read_scales(module: Any, files: Iterable[Path]) -> None:
-    """Give a model whose weights are integers already what `quantize` needs besides: each layer's scales.
-
-    Args:
-        module: the model, its integers read as numbers.
-        files: its safetensors.
+    """Attach the scales in a model's files to its linear layers, whose weights are integers already.
 
     Raises:
-        ValueError: they are not those of its linear layers.
+        ValueError: they do not belong to its linear layers.
     """
     layers = dict(module.named_modules())
     for file in files:
@@ -208,15 +149,14 @@ def read_scales(module: Any, files: Iterable[Path]) -> None:
 
 
 def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = None) -> None:
-    """Put eight-bit layers in the places of a model's linear layers and of its embeddings; experts in one tensor stay.
+    """Replace a model's linear layers and its embeddings by eight-bit ones; experts in one tensor stay.
 
     Args:
         module: the model.
-        shared: whether those of SHARED are on the same input.
-        cancelled: polled between layers.
+        shared: whether the layers of SHARED are on the same input.
+        cancelled: polled between layers; answering True raises Cancelled.
 
     Raises:
-        Cancelled: `cancelled` answered True.
         ValueError: of layers on the same input, only some have scales.
     """
     with torch.no_grad():
@@ -243,51 +183,31 @@ def _join(owner: Any, names: tuple[str, ...]) -> None:
     bias = parts[0].bias
     if bias is not None:
         bias = torch.cat([part.bias for part in parts])
-    given = [part.scales for part in parts if hasattr(part, "scales")]
-    if len(given) not in (0, len(parts)):
+    scales = [part.scales for part in parts if hasattr(part, "scales")]
+    if len(scales) not in (0, len(parts)):
         raise ValueError(f"of {', '.join(names)} only some have scales")
-    whole, start = Int8(torch.cat([part.weight for part in parts]), bias, torch.cat(given) if given else None), 0
+    whole, start = Int8(torch.cat([part.weight for part in parts]), bias, torch.cat(scales) if scales else None), 0
     for name, part in zip(names, parts, strict=True):
         setattr(owner, name, Part(whole, start, start := start + part.out_features))
 
 
-def works() -> bool:
-    """Whether this torch and this CPU sum products of bytes without an error, and with a kernel of their own."""
-    return quickest() is not None
-
-
 @cache
-def quickest() -> type[Kernel] | None:
-    """The kernel to use here; None where neither is exact and quick."""
-    for kernel in KERNELS:
-        try:
-            with torch.inference_mode(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch is going to give up tensors of FBGEMM's kind
-                if exact(kernel):
-                    return kernel
-        except (AttributeError, RuntimeError):  # this torch, or this CPU, has none
-            continue
-    return None
+def works() -> bool:
+    """Whether this torch and this CPU multiply bytes exactly."""
+    try:
+        with torch.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch is going to give up tensors of this kind
+            return exact(Kernel)
+    except (AttributeError, RuntimeError):  # this torch, or this CPU, has no such kernel
+        return False
 
 
 def exact(kernel: type[Kernel]) -> bool:
-    """Whether a kernel's sums are right at their greatest, and are not made by a reference that takes hundreds of times as
-    long."""
+    """Whether a kernel's sums are right at their greatest."""
     width = 512
     whole = torch.full((width, width), 127, dtype=torch.int8)
     whole[1::2] = torch.arange(width).sub(256).div(2.1).to(torch.int8)
     rows = torch.full((FEWEST_ROWS, width), 127.0)
     rows[1], rows[2] = -128.0, torch.arange(width).remainder(256).sub(128.0)
     multiply, wide = kernel(whole, torch.ones(width)), whole.t().float()
-    if not torch.equal(multiply(rows), rows @ wide):
-        return False
-    return _fastest(lambda: multiply(rows)) < SLOW * _fastest(lambda: rows @ wide)
-
-
-def _fastest(run: Callable[[], object]) -> float:
-    seconds = []
-    for _ in range(5):
-        begun = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - begun)
-    return min(seconds)
+    return torch.equal(multiply(rows), rows @ wide)

@@ -3,14 +3,13 @@
 On small models a pass is mostly Python and the launching of small kernels. Here Q, K and V are one matrix product, gate and up
 projection another, nodes are rows of plain matrices, rotations come from a table, the last layer runs for the nodes that are
 asked for, and the layers are called directly. The weights and the arithmetic are the model's own, but for the order of sums.
-Like every other assumption about a model this is proven at load, on the same tree (see `proving/`); a model that fails, or that
+Like every other assumption about a model this is proven at load, on the same tree (see `proof.py`); a model that fails, or that
 is built of anything but plain linear layers (quantized, spread over devices, adapted), keeps its own pass.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import Parts, even, padded, tree_attention
+from ..attention import even, tree_attention
 from .halves import halves, in_halves
 from .int8 import Int8, together
 from .packed import FEWEST_ROWS, Part, filled, packed, pays
@@ -37,14 +36,14 @@ wait for memory, not for Python."""
 
 
 class Output(NamedTuple):
-    """What a pass returns, by transformers' name for it."""
+    """Output of a pass, by transformers' name."""
 
     logits: Tensor
 
 
 def norm(module: Any, wide: bool = False) -> Any:
-    """A root-mean-square norm in fewer calls, on the CPU: in float32 the same bits where the width is a power of two; `wide`
-    is one of states in float32, whatever its weights are.
+    """Make a root-mean-square norm of fewer calls, on the CPU: in float32 the same bits where the width is a power of two.
+    `wide` states are float32, whatever the weights are.
 
     In half types it is a layer norm, which torch computes at once: values and their negatives together have no mean, and the
     mean square for their variance.
@@ -75,16 +74,12 @@ def norm(module: Any, wide: bool = False) -> Any:
 
 
 def _unchanged(hidden: Tensor) -> Tensor:
-    """Stand in for a norm that a layer does not have."""
     return hidden
 
 
 class Rotations:
-    """Cosines and sines of the positions, the model's own: from a table, unless they depend on the length of the text.
-
-    Args:
-        rotary: the model's own module.
-    """
+    """Cosines and sines of the positions, as the model's own module computes them: from a table, unless they depend on
+    the length of the text."""
 
     def __init__(self, rotary: Any) -> None:
         self._rotary = rotary
@@ -93,12 +88,7 @@ class Rotations:
         self._tables: list[tuple[Tensor, Tensor]] = []  # all that were made: graphs go on reading theirs
 
     def __call__(self, hidden: Tensor, positions: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines for each node.
-
-        Args:
-            hidden: for its type and device.
-            positions: [1, n].
-            most: no position reaches this.
+        """Look up cosines and sines for positions [1, n], all below `most`.
 
         Returns:
             Cosines, and sines of which the first half is negated [n, width of a head].
@@ -109,7 +99,7 @@ class Rotations:
         return cos.index_select(0, positions[0]), sin.index_select(0, positions[0])
 
     def from_on(self, hidden: Tensor, start: int, count: int, most: int) -> tuple[Tensor, Tensor]:
-        """The same for the positions `start` … `start` + `count`."""
+        """Do the same for the positions `start` … `start` + `count`."""
         if not self._fixed:
             return self._made(hidden, torch.arange(start, start + count, device=hidden.device)[None])
         cos, sin = self._table(hidden, most)
@@ -127,7 +117,7 @@ class Rotations:
 
 
 def chunked(gate_up: Callable[[Tensor], Tensor], activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """What a gated MLP hands to its last layer, for inputs [n, inputs]."""
+    """Make the first half of a gated MLP: the inputs of its last layer, for inputs [n, inputs]."""
 
     def inner(inputs: Tensor) -> Tensor:
         gate, up = gate_up(inputs).chunk(2, -1)
@@ -143,17 +133,17 @@ class LeanLayer:
         layer: the model's own.
         index: its number, as the cache counts.
         kind: its entry in a mapping of masks.
-        linear: what makes products of its linear layers, as `fused`, `packed` and `together` do; the last one's give float32.
+        linear: makes products of its linear layers, as `fused`, `packed` and `together`; the last one's give float32.
+        hear: called with the index and the states that the layer is given.
     """
 
-    __slots__ = (
-        *("_after", "_attention", "_before", "_down", "_fewest", "_heads", "_index", "_inner", "_key_norm"),
-        *("_kind", "_kv_heads", "_out", "_qkv", "_query_norm", "_scaling", "_width"),
-    )
-
-    def __init__(self, layer: Any, index: int, kind: str, linear: Linear = fused) -> None:
+    def __init__(
+        self, layer: Any, index: int, kind: str, linear: Linear = fused, hear: Callable[[int, Tensor], None] | None = None
+    ) -> None:
         attention, mlp, wide = layer.self_attn, layer.mlp, linear is together
-        self._index, self._kind = index, kind
+        self._index = index
+        self._hear = hear
+        self._kind = kind
         self._fewest = FEWEST_ROWS if linear is packed else 0
         self._attention = attention
         self._width = int(attention.head_dim)
@@ -161,7 +151,8 @@ class LeanLayer:
         self._kv_heads = attention.k_proj.out_features // self._width
         self._scaling = float(attention.scaling)
         self._qkv = linear(attention, "q_proj", "k_proj", "v_proj")
-        self._query_norm, self._key_norm = (norm(getattr(attention, name, None), wide) for name in ("q_norm", "k_norm"))
+        self._query_norm = norm(getattr(attention, "q_norm", None), wide)
+        self._key_norm = norm(getattr(attention, "k_norm", None), wide)
         self._out = linear(attention, "o_proj")
         activation = F.silu if type(mlp.act_fn).__name__ in SILU else mlp.act_fn
         self._inner = chunked(linear(mlp, "gate_proj", "up_proj"), activation)
@@ -170,77 +161,67 @@ class LeanLayer:
         self._after = norm(layer.post_attention_layernorm, wide)
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
-        """The layer's output; the arguments are `attend`'s."""
+        """Run the layer; the arguments are `attend`'s."""
+        if self._hear is not None:
+            self._hear(self._index, hidden)
         rows = hidden[0]
         n = len(rows)
         if n < self._fewest:  # once, and not for each product
             rows = filled(rows)
-        rows = self.mixed(self._qkv(self._before(rows)), cos, sin, mask, cache).add_(rows)
+        rows = self.mixed(self.read(rows), cos, sin, mask, cache).add_(rows)
         rows = self._down(self._inner(self._after(rows))).add_(rows)
         return (rows if len(rows) == n else rows[:n])[None]
 
     def half(self, kind: Literal["attention", "mlp"]) -> Callable[[Tensor, Tensor, Tensor, Any, Any], Tensor]:
-        """The layer with one block of its two."""
+        """Return one block of the layer."""
         return self.attend if kind == "attention" else self.feed
 
-    def only(self, kept: Tensor, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
-        """The layer's output for some of the nodes [1, rows, hidden width]; K and V are those of all.
-
-        Args:
-            kept: indices of these nodes [rows].
-            hidden, cos, sin, mask, cache: as `attend` takes them.
-        """
-        if not len(kept):  # no state is wanted, only K and V
+    def only(self, picks: Tensor, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
+        """Run the layer for the nodes `picks` [1, rows, hidden width], with K and V of all; the other arguments are
+        `attend`'s."""
+        if self._hear is not None:
+            self._hear(self._index, hidden)
+        if not len(picks):  # no state is wanted, only K and V
             self._turned(self.read(hidden[0]), cos, sin, cache)
             return hidden[:, :0]
-        return self.feed(self.attend(hidden, cos, sin, mask, cache, kept))
+        return self.feed(self.attend(hidden, cos, sin, mask, cache)[:, picks])
 
-    def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None) -> Tensor:
-        """The hidden states with what the attention block adds.
+    def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
+        """Run the attention block and its residual connection.
 
         Args:
             hidden: [1, n, hidden width]; behind the nodes' there may be rows that fill up matrix products.
-            cos: of the nodes' positions [n, width of a head].
-            sin: the same, its first half negated: what `rotate_half` would negate.
+            cos, sin: of the nodes' positions [n, width of a head]; the first half of `sin` is negated.
             mask: as `tree_attention` takes it, or one by kind of layer.
             cache: takes K and V and gives those in view.
-            kept: indices of the nodes whose states are wanted [rows]; None for all.
         """
         rows = hidden[0]
-        return self.seen(rows, cos, sin, mask, cache, kept).add_(rows if kept is None else rows[kept])[None]
-
-    def seen(self, rows: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None) -> Tensor:
-        """What the attention block adds [n or rows, hidden width]; the arguments are `attend`'s, `rows` what it reads [n, width
-        of its input]."""
-        return self.mixed(self.read(rows), cos, sin, mask, cache, kept)
+        return self.mixed(self.read(rows), cos, sin, mask, cache).add_(rows)[None]
 
     def read(self, rows: Tensor) -> Tensor:
-        """Queries, keys and values of what attention reads [n, width of its input], side by side, before they are turned."""
+        """Project attention's input [n, width] to queries, keys and values, side by side, before they are rotated."""
         return self._qkv(self._before(rows))
 
-    def mixed(self, states: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None) -> Tensor:
-        """What the attention block adds [n or rows, hidden width], of what `read` gives; the other arguments are `attend`'s."""
+    def mixed(self, states: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
+        """Compute the attention block's addition [n, hidden width] from the output of `read`; otherwise as `attend`."""
         if isinstance(mask, dict):
             mask = mask[self._kind]
         queries, keys, values = self._turned(states, cos, sin, cache)
         # What `tree_attention` does for one node, which sees everything or has a padded mask.
-        if len(cos) == 1 and kept is None and (mask is None or getattr(mask, "parts", None) == ()):
+        if len(cos) == 1 and (mask is None or getattr(mask, "parts", None) == ()):
             queries = queries.reshape(1, self._kv_heads, -1, self._width)
             if mask is None:
-                seen = F.scaled_dot_product_attention(queries, keys, values, scale=self._scaling)
+                attended = F.scaled_dot_product_attention(queries, keys, values, scale=self._scaling)
             else:
-                seen = even(queries, keys, values, mask, self._scaling)
-            mixed = seen.reshape(1, -1)
+                attended = even(queries, keys, values, mask, self._scaling)
+            mixed = attended.reshape(1, -1)
             return self._out(mixed if len(states) == 1 else filled(mixed))
-        if kept is not None:
-            mask = narrowed(mask, kept, len(cos), keys)
-            queries = queries.index_select(2, kept)
-        seen, _ = tree_attention(self._attention, queries, keys, values, mask, scaling=self._scaling)
-        mixed = seen.view(queries.shape[2], -1)
-        return self._out(mixed if kept is not None or len(mixed) == len(states) else filled(mixed))
+        attended, _ = tree_attention(self._attention, queries, keys, values, mask, scaling=self._scaling)
+        mixed = attended.view(queries.shape[2], -1)
+        return self._out(mixed if len(mixed) == len(states) else filled(mixed))
 
     def _turned(self, states: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of the nodes [1, heads, n, width of a head], and the keys and values in view; the nodes' own are written."""
+        """Rotate queries [1, heads, n, width of a head] and keys, write K and V; return the queries, and K and V in view."""
         n, heads, kv_heads = len(cos), self._heads, self._kv_heads
         both = heads + kv_heads
         by_head = states[:n].view(1, n, both + kv_heads, self._width).transpose(1, 2)
@@ -253,54 +234,14 @@ class LeanLayer:
         return queries.to(keys.dtype), keys, values
 
     def feed(self, hidden: Tensor, *_: Any) -> Tensor:
-        """The hidden states with what the MLP block adds."""
+        """Run the MLP block and its residual connection."""
         rows = hidden[0]
         return self._down(self._inner(self._after(rows))).add_(rows)[None]
 
 
-def narrowed(mask: Tensor | None, kept: Tensor, n: int, keys: Tensor) -> Tensor | None:
-    """The mask of some of a pass's nodes.
-
-    Args:
-        mask: of all: [1, 1, n, m], or [1, 1, heads per group × n, m]; None for a causal chain on an empty cache.
-        kept: indices of some nodes [rows].
-        n: how many nodes there are.
-        keys: for the type and the number of slots [1, K/V heads, m, width].
-
-    Returns:
-        The same for these nodes alone; None for one that sees everything.
-    """
-    if mask is None:
-        if len(kept) == 1 and int(kept) == n - 1:
-            return None
-        later = torch.arange(n, device=kept.device) > kept[:, None]
-        return torch.zeros((1, 1, len(kept), n), dtype=keys.dtype, device=keys.device).masked_fill_(later, float("-inf"))
-    m = mask.shape[3]
-    some = mask.view(1, -1, n, m).index_select(2, kept).view(1, 1, -1, m)
-    parts = getattr(mask, "parts", None)
-    return some if parts is None else padded(some, kept_parts(parts, kept.tolist()))
-
-
-def kept_parts(parts: Parts, kept: Sequence[int]) -> Parts:
-    """The division of a padded pass for some of its nodes, in rising order."""
-    out = []
-    for a, b, keys in parts:
-        begin, end = bisect_left(kept, a), bisect_left(kept, b)
-        if begin < end:
-            out.append((begin, end, keys))
-    return tuple(out)
-
-
 class LeanModel(nn.Module):
-    """A model with the calls of its own that sessions make: `forward`, and `layers` to run only some of.
-
-    Args:
-        module: the model; its weights are shared.
-        linear: what makes products of its linear layers.
-    """
-
-    tell: Callable[[Tensor], None] | None = None
-    """Told the states of all nodes after the final norm [1, n, hidden width], where a session taps them (see `taps.py`)."""
+    """Quick passes of a model over the same weights, with the interface that sessions use: `forward`, and `layers` to
+    run only some of."""
 
     def __init__(self, module: Any, linear: Linear) -> None:
         super().__init__()
@@ -310,10 +251,13 @@ class LeanModel(nn.Module):
         """Whether its products give a row the same bits among any number of others."""
         inner = module.model
         kinds = getattr(module.config, "layer_types", None) or ["full_attention"] * len(inner.layers)
-        self.layers = [LeanLayer(*each, linear) for each in zip(inner.layers, range(len(inner.layers)), kinds, strict=True)]
+        pairs = zip(inner.layers, kinds, strict=True)
+        self.layers = [LeanLayer(layer, index, kind, linear, self.hear) for index, (layer, kind) in enumerate(pairs)]
         self._rotations = Rotations(inner.rotary_emb)
         self._wide = linear is together
         self._parts = (inner.embed_tokens, norm(inner.norm, self._wide), linear(module, "lm_head"))
+        self.ears: list[dict[int, Tensor | None]] = []
+        """Receivers of hidden states by tap: a pass fills in those that have a key (see `taps.py`)."""
         self._filled = self.layers if linear is packed else None  # not what stands in for them: that wants a row per node
 
     def forward(
@@ -325,14 +269,13 @@ class LeanModel(nn.Module):
         use_cache: bool = True,
         logits_to_keep: Tensor | None = None,
     ) -> Output:
-        """One pass over new nodes.
+        """Run one pass over new nodes; the names are transformers'.
 
         Args:
-            input_ids: [1, n].
+            input_ids, position_ids: [1, n].
             past_key_values: the slot cache.
             attention_mask: None, [1, 1, n, m], or one by kind of layer.
-            position_ids: [1, n].
-            use_cache: there is no other way.
+            use_cache: always True.
             logits_to_keep: indices of the nodes whose logits are wanted [rows]; None for all.
         """
         embed, normed, head = self._parts
@@ -345,9 +288,9 @@ class LeanModel(nn.Module):
         *layers, last = self.layers
         for layer in layers:
             hidden = layer(hidden, cos, sin, attention_mask, past_key_values)
-        if self.tell is not None:
+        if any(len(self.layers) in heard for heard in self.ears):
             rows = normed(last(hidden, cos, sin, attention_mask, past_key_values)[0, :n])
-            self.tell(rows[None])
+            self.hear(len(self.layers), rows[None])
             return Output(head(rows if logits_to_keep is None else rows[logits_to_keep])[None])
         if logits_to_keep is not None and 2 * len(logits_to_keep) <= n and isinstance(last, LeanLayer):
             # Of a prompt nothing but the keys and values is wanted of the last layer.
@@ -359,9 +302,15 @@ class LeanModel(nn.Module):
                 rows = rows[logits_to_keep]
         return Output(head(normed(rows))[None])
 
+    def hear(self, tap: int, hidden: Tensor) -> None:
+        """Hand the hidden states at a tap [1, n or more, hidden width] to their receivers."""
+        for heard in self.ears:
+            if tap in heard:
+                heard[tap] = hidden
+
 
 def lean(module: Any) -> LeanModel | None:
-    """The model's lean pass; None where it is not known to be of the family."""
+    """Make the model's lean pass; None where it is not known to be of the family."""
     weights = list(module.parameters())
     if len({(weight.device, weight.dtype) for weight in weights}) != 1 or not weights[0].is_floating_point():
         return None
@@ -396,10 +345,10 @@ def of_family(module: Any) -> bool:
     projections = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
     for layer in module.model.layers:
         owners = [owner for owner in (layer.self_attn, layer.mlp) for name in projections if hasattr(owner, name)]
-        found = [getattr(owner, name) for owner in dict.fromkeys(owners) for name in projections if hasattr(owner, name)]
-        if len(found) != len(projections) or not all(map(_plain, found)):
+        layers = [getattr(owner, name) for owner in dict.fromkeys(owners) for name in projections if hasattr(owner, name)]
+        if len(layers) != len(projections) or not all(map(_plain, layers)):
             return False
-        biased = [isinstance(part, nn.Linear) and part.bias is not None for part in found]
+        biased = [isinstance(part, nn.Linear) and part.bias is not None for part in layers]
         if len(set(biased[:3])) != 1 or len(set(biased[3:])) != 1:
             return False
     return True

@@ -32,12 +32,7 @@ ALIKE_ROWS = 32
 
 
 class Packed(nn.Module):
-    """A linear layer of packed weights.
-
-    Args:
-        weight: [outputs, inputs].
-        bias: [outputs].
-    """
+    """A linear layer of packed weights [outputs, inputs]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -70,16 +65,13 @@ class Packed(nn.Module):
 
 
 class Part(nn.Module):
-    """A linear layer whose weights lie among those of others.
-
-    Args:
-        whole: a linear layer of the layers' weights one behind the other.
-        start, end: its outputs.
-    """
+    """A linear layer whose weights are the outputs `start` to `end` of another."""
 
     def __init__(self, whole: Any, start: int, end: int) -> None:
         super().__init__()
-        self.whole, self.span, self.out_features = whole, slice(start, end), end - start
+        self.whole = whole
+        self.span = slice(start, end)
+        self.out_features = end - start
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs [… n, outputs] for inputs [… n, inputs]."""
@@ -106,7 +98,6 @@ def pays(weights: Iterable[Tensor]) -> bool:
 
 @cache
 def _known(device: str, dtype: torch.dtype) -> bool:
-    """Whether there are packed weights of a type on a device, and they multiply right."""
     if device != "cpu" or not onednn():
         return False
     try:
@@ -123,26 +114,19 @@ def halved(inputs: Tensor) -> bool:
 
 
 def filled(inputs: Tensor) -> Tensor:
-    """Inputs [n, width] with zeros below, up to FEWEST_ROWS."""
+    """Fill inputs [n, width] up to FEWEST_ROWS with zeros."""
     return torch.cat((inputs, _zeros(FEWEST_ROWS - len(inputs), inputs.shape[1], inputs.dtype)))
 
 
 @cache
 def _zeros(rows: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Zeros [rows, width] that nobody writes to."""
+    """Make read-only zeros [rows, width]."""
     return torch.zeros((rows, width), dtype=dtype)
 
 
 def packed(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
-    """Pack linear layers on the same input as one; the module keeps them in their places, with nothing in memory twice.
-
-    Args:
-        owner: the module that they belong to.
-        names: of the layers there.
-
-    Returns:
-        what gives all their outputs [n, sum of outputs] for inputs [n, inputs].
-    """
+    """Pack an owner's linear layers on the same input as one, which gives all their outputs [n, sum of outputs]; the
+    owner keeps them in their places, with nothing in memory twice."""
     sizes = [getattr(owner, name).weight.shape[0] for name in names]
     whole = Packed(*stacked(owner, *names))
     if len(names) == 1:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 Linear = Callable[..., Callable[[Tensor], Tensor]]
-"""What makes a product of linear layers' owner and their names, as `fused` does."""
+"""Maker of a product from linear layers' owner and their names, as `fused`."""
 
 
 def stacked(owner: Any, *names: str) -> tuple[Tensor, Tensor | None]:
-    """Weights [sum of outputs, inputs] and biases of an owner's linear layers on the same input, one behind the other."""
+    """Concatenate weights [sum of outputs, inputs] and biases of an owner's linear layers on the same input."""
     parts = [getattr(owner, name) for name in names]
     weights = [part.weight.detach() for part in parts]
     biases = [part.bias.detach() for part in parts if part.bias is not None]

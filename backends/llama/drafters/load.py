@@ -21,12 +21,12 @@ from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
 from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
-from ...rounding import PREFIX
+from ...proof import PREFIX, difference
 from ..context import PAD, Context, Weights
 from ..hidden_states import next_states
 from ..library import library
-from ..model import LlamaModel, file_type
-from ..proof import TOLERANCE, difference
+from ..model import LlamaModel
+from ..proof import TOLERANCE
 from ..trial import works
 from .sessions import LlamaAssistantSession, LlamaDFlashPathSession, LlamaDFlashSession, LlamaEagleSession, LoadedDrafter
 
@@ -78,7 +78,7 @@ def load_gguf_head(format: GgufFormat, name: str, target: Model) -> Head:
     # The smallest context is enough, as only the target's tensors are used.
     shares = not format.reads_keys and any(tensor not in format.shapes for tensor in SHARED)
     other = Context(target_weights, target.runtime, PAD, 1, batch=1) if shares else None
-    info = format.describe(name, int(weights.lib.llama_model_n_params(weights.handle)), file_type(weights), reading)
+    info = format.describe(name, int(weights.lib.llama_model_n_params(weights.handle)), weights.file_type, reading)
     loaded, reads = LoadedDrafter(weights, target.runtime, other), len(reading.taps) * target_weights.width
     head: PathHead | BlockHead
     text = target.proof_ids(PREFIX + len(PARENTS))

@@ -27,9 +27,9 @@ from specchat.backends.hf.attention import MOST_ROWS, in_view, padded, parts_of,
 from specchat.backends.hf.graphs import passes
 from specchat.backends.hf.graphs.graphs import Graphs, Rerun
 from specchat.backends.hf.graphs.passes import MOST
-from specchat.backends.hf.lean import halves, int8, packed
+from specchat.backends.hf.lean import halves, packed
 from specchat.backends.hf.lean.halves import slim
-from specchat.backends.hf.lean.int8 import Fbgemm, Int8, Int8Table, Kernel, OneDnn, rounded_rows, works
+from specchat.backends.hf.lean.int8 import Int8, Int8Table, Kernel, exact, rounded_rows, works
 from specchat.backends.hf.lean.lean import LeanModel, lean, norm
 from specchat.backends.hf.lean.packed import FEWEST_ROWS, Packed, Part, filled, onednn
 from specchat.backends.hf.model import load_transformers
@@ -108,7 +108,7 @@ def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -
             layer._scaling *= 3
         return model
 
-    monkeypatch.setattr("specchat.backends.hf.proving.prove.lean", wrong)
+    monkeypatch.setattr("specchat.backends.hf.prove.lean", wrong)
     model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
     assert model._runner.lean is None
     assert model.info.capabilities.tree
@@ -297,25 +297,12 @@ def load_int8(kind: str, **options: Any) -> Any:
     return load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu", dtype="int8", **options))
 
 
-KERNELS: tuple[type[Kernel], ...] = (Fbgemm, OneDnn)
-
-
-def usable(kernel: type[Kernel]) -> bool:
-    try:
-        return int8.exact(kernel)
-    except (AttributeError, RuntimeError):
-        return False
-
-
 @needs_bytes
-@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("width", [33, 896, 4864])
-def test_a_row_has_the_same_bits_alone_and_among_others(width: int, kernel: type[Kernel]) -> None:
-    if not usable(kernel):
-        pytest.skip("this CPU has no such kernel")
+def test_a_row_has_the_same_bits_alone_and_among_others(width: int) -> None:
     torch.manual_seed(0)
     bias = torch.randn(96)
-    layer = Int8(torch.randn(96, width) * 0.02, bias, kernel=kernel)
+    layer = Int8(torch.randn(96, width) * 0.02, bias)
     inputs = torch.randn(70, width) * 3
     inputs[5], inputs[6, 3] = 0, 2000.0
     products = layer.rows(inputs)
@@ -327,8 +314,8 @@ def test_a_row_has_the_same_bits_alone_and_among_others(width: int, kernel: type
     assert error.max() < 2**-9  # bfloat16 rounds inputs by up to that
 
 
-def test_a_kernel_whose_sums_overflow_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Saturating(OneDnn):
+def test_a_kernel_whose_sums_overflow_is_not_used() -> None:
+    class Saturating(Kernel):
         """A kernel that sums two products in sixteen bits, as CPUs without VNNI do."""
 
         def __call__(self, rows: Tensor) -> Tensor:
@@ -338,9 +325,7 @@ def test_a_kernel_whose_sums_overflow_is_not_used(monkeypatch: pytest.MonkeyPatc
         def __init__(self, whole: Tensor, scales: Tensor) -> None:
             self.whole = whole.float()
 
-    assert not int8.exact(Saturating)
-    monkeypatch.setattr(int8, "KERNELS", (Saturating,))
-    assert int8.quickest.__wrapped__() is None
+    assert not exact(Saturating)
 
 
 @needs_bytes
@@ -499,7 +484,7 @@ def test_choices_that_come_back_are_those_of_the_logits(data: st.DataObject) -> 
     assert best.ids[:, 0].tolist() == scores.choose(GREEDY)
     leads = torch.from_numpy(best.logits[:, 0] - best.logits[:, 1])
     for bound in (0.25, 1.75):
-        assert (leads < bound).tolist() == scores.near_ties(range(rows), scores.choose(GREEDY), GREEDY, bound)
+        assert (leads < bound).tolist() == scores.near_ties(range(rows), GREEDY, bound)
 
 
 def test_scores_know_what_has_been_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,8 +500,7 @@ def test_scores_know_what_has_been_asked_for_before(monkeypatch: pytest.MonkeyPa
         if turn == 2:  # all of it is here
             monkeypatch.setattr(type(scores), "logits", property(lambda self: pytest.fail("went to the device")))
         assert scores.choose(GREEDY) == expected.choose(GREEDY)
-        picks = expected.choose(GREEDY)[1:]
-        ties = [[one.near_ties([1], picks, GREEDY, 0.1 * i) for i in range(9)] for one in (scores, expected)]
+        ties = [[one.near_ties([1], GREEDY, 0.1 * i) for i in range(9)] for one in (scores, expected)]
         assert ties[0] == ties[1]
         for row, other in zip(scores.top(5), expected.top(5), strict=True):
             assert [token for token, _ in row] == [token for token, _ in other]

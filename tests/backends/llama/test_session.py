@@ -21,12 +21,12 @@ import torch
 from specchat.backends import ROOT, LoadOptions, UserError, load_model
 from specchat.backends.files.gguf_file import Long, read_header
 from specchat.backends.llama import proof, trial
-from specchat.backends.llama.attention_cost import SEED, SEQUENCES, SIZE, attention_cost, attention_seconds
 from specchat.backends.llama.context import Context, Runtime, Weights
 from specchat.backends.llama.library import version
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.llama.options import CACHE_TYPES, FLASH, LEAST_CONTEXT, USUAL_CONTEXT, even_runtime, usual_context
 from specchat.backends.llama.plain import LlamaHybridSession, LlamaPlainSession
+from specchat.backends.llama.prove import ROOM, SEED, SEQUENCES, attention_cost, attention_seconds
 from specchat.backends.llama.session import LlamaSession
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.backends.sessions import chain
@@ -430,7 +430,7 @@ def test_attention_is_timed_behind_copies_of_a_text() -> None:
     weights = Weights(builtin_gguf(), Runtime(), lambda _: True)
     for runtime in (Runtime(flash_attention=FLASH["on"], type_k=30), Runtime(flash_attention=FLASH["off"])):
         for window in (0, 512):
-            run = Context(weights, runtime, SIZE, SEQUENCES, rows=8)
+            run = Context(weights, runtime, ROOM, SEQUENCES, rows=8)
             seconds = attention_seconds(run, list(range(SEED + 8)), window, lambda: None)
             assert len(seconds) == 4
             assert min(seconds) > 0

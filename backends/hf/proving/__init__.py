@@ -1,1 +1,0 @@
-"""What a transformers model can do, proven at load."""
