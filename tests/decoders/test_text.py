@@ -350,10 +350,8 @@ def rows(count: int, seed: int = 3) -> list[tuple[int, float, float]]:
 
 
 TEXT = {
-    "a text said ten times": 10 * (PARAGRAPH + SENTENCE),
-    "a sentence said ten times": "\n".join(10 * [SENTENCE]),
-    "numbers": ", ".join(map(str, range(1, 1500))),
-    "one number on each line": "\n".join(map(str, range(1, 1500))),
+    "a text said ten times": 10 * (PARAGRAPH + SENTENCE), "a sentence said ten times": "\n".join(10 * [SENTENCE]),
+    "numbers": ", ".join(map(str, range(1, 1500))), "one number on each line": "\n".join(map(str, range(1, 1500))),
     "a numbered list": "\n".join(f"{i}. {word}" for i, word in enumerate(SENTENCE.split() * 3, 1)),
     "multiplication": "\n".join(f"{i} x {k} = {i * k}" for i in range(1, 21) for k in range(1, 21)),
     "a table": "| id | lat | lon |\n|---|---|---|\n" + "\n".join(f"| {i} | {x} | {y} |" for i, x, y in rows(300)),
@@ -362,15 +360,12 @@ TEXT = {
     "JSON of placeholders": "[" + ", ".join(f'{{"id": {i}, "name": "User {i}"}}' for i in range(1, 31)) + "]",
     "a matrix of zeros": "[" + ",\n".join(["[" + ", ".join(["0"] * 12) + "]"] * 12) + "]",
     "bytes": " ".join(f"{byte:02x}" for byte in random.Random(4).randbytes(900)),
-    "ruled lines": ("-" * 79 + "\n" + SENTENCE + "\n") * 8,
-    "a rectangle": ("#" * 24 + "\n") * 20,
-    "a triangle": "\n".join("*" * i for i in range(1, 41)),
-    "a chessboard": (". # . # . # . #\n# . # . # . # .\n") * 8,
+    "ruled lines": ("-" * 79 + "\n" + SENTENCE + "\n") * 8, "a rectangle": ("#" * 24 + "\n") * 20,
+    "a triangle": "\n".join("*" * i for i in range(1, 41)), "a chessboard": (". # . # . # . #\n# . # . # . # .\n") * 8,
     "code": "\n".join(f"    if name == {word!r}:\n        return {i}" for i, word in enumerate(SENTENCE.split() * 4)),
     "99 bottles": "\n".join(f"{i} bottles of beer on the wall, {i} bottles of beer." for i in range(99, 0, -1)),
-    "a laugh": "ha" * 150,
-    "a refrain": (SENTENCE + "\nHey, hey, hey, hey!\n" * 4) * 6,
-}
+    "a laugh": "ha" * 150, "a refrain": (SENTENCE + "\nHey, hey, hey, hey!\n" * 4) * 6,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", TEXT.values(), ids=TEXT)

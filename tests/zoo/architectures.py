@@ -31,14 +31,12 @@ _SMALL: list[tuple[Any, str]] = [
     (HIDDEN, "hidden_size n_embd d_model emb_dim embedding_size embedding_dim input_embedding_size output_embedding_size"),
     (HIDDEN, "word_embed_proj_dim attention_hidden_size lru_width"),
     (HEADS, "num_attention_heads n_head n_heads num_heads attention_heads decoder_attention_heads num_decoder_attention_heads"),
-    (HEADS, "encoder_attention_heads"),
-    (HEADS, "swa_num_attention_heads linear_num_heads linear_num_value_heads"),
+    (HEADS, "encoder_attention_heads"), (HEADS, "swa_num_attention_heads linear_num_heads linear_num_value_heads"),
     (KV_HEADS, "num_key_value_heads num_kv_heads swa_num_key_value_heads linear_num_key_heads"),
     (HEAD, "head_dim d_head dim_head kv_channels attention_head_size swa_head_dim qk_nope_head_dim v_head_dim"),
     (HEAD, "linear_head_dim linear_key_head_dim linear_value_head_dim query_pre_attn_scalar indexer_head_dim index_head_dim"),
     (96, "intermediate_size ffn_dim decoder_ffn_dim dim_ff dff d_inner feed_forward_size intermediate_size_mlp"),
-    (96, "encoder_ffn_dim ffn_hidden_size"),
-    (96, "dense_intermediate_size prefix_dense_intermediate_size"),
+    (96, "encoder_ffn_dim ffn_hidden_size"), (96, "dense_intermediate_size prefix_dense_intermediate_size"),
     (48, "moe_intermediate_size shared_expert_intermediate_size moe_shared_expert_intermediate_size expert_ffn_hidden_size"),
     (48, "shared_experts_intermediate_size shared_intermediate_size"),
     (4, "num_experts num_local_experts n_routed_experts moe_num_experts"),
@@ -51,12 +49,10 @@ _SMALL: list[tuple[Any, str]] = [
     (1, "moe_num_shared_experts bos_token_id num_dense_layers num_nextn_predict_layers num_mtp_layers"),
     (HEAD, "mamba_d_head mamba_head_dim position_bias_num_buckets num_buckets"),
     (128, "mamba_d_ssm relative_max_distance position_bias_max_distance"),
-    (2, "eos_token_id max_window_layers attn_layer_period expert_layer_period"),
-    (0, "pad_token_id"),
+    (2, "eos_token_id max_window_layers attn_layer_period expert_layer_period"), (0, "pad_token_id"),
     # Tied, Gemma's scaled embeddings make every token predict itself.
-    (False, "tie_word_embeddings use_mamba_kernels"),
-    (True, "is_decoder use_sliding_window causal"),
-]
+    (False, "tie_word_embeddings use_mamba_kernels"), (True, "is_decoder use_sliding_window causal"),
+]  # fmt: skip
 SMALL: dict[str, Any] = {name: value for value, names in (*_LENGTHS, *_SMALL) for name in names.split()}
 """Everything that a configuration may be told here, by every name that it goes by."""
 
@@ -87,31 +83,21 @@ SEEING: dict[str, Any] = {
 CHANNELS = ("depthwise_separable_out_channel", "ext_pw_out_channel")
 
 EXCEPTIONS: dict[str, dict[str, Any]] = {
-    "bailing_hybrid": LINEAR,
-    "bamba": {"attn_layer_indices": [1, 3]},
+    "bailing_hybrid": LINEAR, "bamba": {"attn_layer_indices": [1, 3]},
     "dbrx": {
         "attn_config": {"kv_n_heads": KV_HEADS, "rope_theta": 1e4, "clip_qkv": 8.0},
         "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4},
     },
     "cohere_compass_text": SLIDING | {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), DEFAULT_ROPE)},
     "dots3_note_text": {"head_dim": 24, "per_layer_config": {i: {"kv_lora_rank": 16, "head_dim": 24} for i in (2, 3)}},
-    "gemma3": {"vision_config": SIGLIP | PICTURE, "mm_tokens_per_image": 4},
-    "gemma3_text": SLIDING,
+    "gemma3": {"vision_config": SIGLIP | PICTURE, "mm_tokens_per_image": 4}, "gemma3_text": SLIDING,
     "gemma3n_text": SLIDING | {"num_kv_shared_layers": 0, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.0] * 4},
-    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
-    "granitemoehybrid": LINEAR,
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]}, "granitemoehybrid": LINEAR,
     "inkling2_text": {"layer_types": ["hybrid_sliding", "hybrid"] * 2},
     "inkling_text": {"layer_types": ["hybrid_sliding", "hybrid"] * 2},
-    "jamba": {"attn_layer_offset": 1, "expert_layer_offset": 1},
-    "kimi_linear": LINEAR,
-    "kolibri1": SLIDING,
-    "laguna": SLIDING,
-    "lfm2": CONV,
-    "lfm2_moe": CONV,
-    "llama4_text": {"no_rope_layers": [1, 1, 1, 0]},
-    "longcat_flash": {"num_layers": 2, "head_dim": 8, "zero_expert_num": 2},
-    "mamba2": {"num_heads": 8},
-    "mellum": SLIDING,
+    "jamba": {"attn_layer_offset": 1, "expert_layer_offset": 1}, "kimi_linear": LINEAR, "kolibri1": SLIDING, "laguna": SLIDING,
+    "lfm2": CONV, "lfm2_moe": CONV, "llama4_text": {"no_rope_layers": [1, 1, 1, 0]},
+    "longcat_flash": {"num_layers": 2, "head_dim": 8, "zero_expert_num": 2}, "mamba2": {"num_heads": 8}, "mellum": SLIDING,
     # With a window, which no MiniMax has, transformers gives other logits with a cache than without.
     "minimax": {"layer_types": ["linear_attention", "full_attention"] * 2, "sliding_window": None},
     "minimax_m3_vl_text": {
@@ -141,14 +127,12 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
         "attn_layers": ["local", "lsh"] * 2,
     },
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64, "shape_embed_dim": 32, "pronunciation_embed_dim": 32},
-    "smollm3": {"no_rope_layers": [1, 1, 1, 0]},
-    "whisper": {"decoder_start_token_id": 1, "max_source_positions": 64},
-    "xlstm": {"qk_dim_factor": 1.0},
-    "xmod": {"default_language": "en_XX"},
+    "smollm3": {"no_rope_layers": [1, 1, 1, 0]}, "whisper": {"decoder_start_token_id": 1, "max_source_positions": 64},
+    "xlstm": {"qk_dim_factor": 1.0}, "xmod": {"default_language": "en_XX"},
     "zamba": {"attention_hidden_size": 2 * HIDDEN, "layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zaya": {"num_experts_per_tok": 1, "layer_types": ["hybrid_sliding", "hybrid"] * 2},
-}
+}  # fmt: skip
 """Sizes that some kinds need beyond `SMALL`."""
 
 

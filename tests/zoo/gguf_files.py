@@ -29,31 +29,18 @@ def _named(*rows: tuple[Any, str]) -> Keys:
 
 
 EVERY = _named(
-    (VOCAB, "vocab_size"),
-    (CONTEXT, "context_length"),
-    (WIDTH, "embedding_length"),
-    (LAYERS, "block_count"),
-    (HIDDEN, "feed_forward_length"),
-    (1e-5, "attention.layer_norm_rms_epsilon attention.layer_norm_epsilon"),
+    (VOCAB, "vocab_size"), (CONTEXT, "context_length"), (WIDTH, "embedding_length"), (LAYERS, "block_count"),
+    (HIDDEN, "feed_forward_length"), (1e-5, "attention.layer_norm_rms_epsilon attention.layer_norm_epsilon"),
     (HEADS, "attention.head_count attention.head_count_kv"),
-    (HEAD, "attention.key_length attention.value_length rope.dimension_count"),
-    (10_000.0, "rope.freq_base rope.freq_base_swa"),
+    (HEAD, "attention.key_length attention.value_length rope.dimension_count"), (10_000.0, "rope.freq_base rope.freq_base_swa"),
     # Those with a window or a scale of their own read these; others do not know them.
     (HEAD, "attention.key_length_swa attention.value_length_swa rope.dimension_count_swa"),
-    (WINDOW, "attention.sliding_window"),
-    ([True, True, True, False], "attention.sliding_window_pattern"),
-    (8.0, "attention.clamp_kqv"),
-    (True, "use_parallel_residual"),
-    (2, "interleave_moe_layer_step experts_per_group"),
-    (0.5, "expert_group_scale"),
-    (64, "embedding_length_per_layer_input"),
-    (0, "attention.shared_kv_layers"),
-    (4, "attention.indexer.head_count"),
-    (128, "attention.indexer.key_length"),
-    (8, "attention.indexer.top_k"),
-    (1.0, "logit_scale embedding_scale residual_scale"),
-    (HEAD**-0.5, "attention.scale"),
-)
+    (WINDOW, "attention.sliding_window"), ([True, True, True, False], "attention.sliding_window_pattern"),
+    (8.0, "attention.clamp_kqv"), (True, "use_parallel_residual"), (2, "interleave_moe_layer_step experts_per_group"),
+    (0.5, "expert_group_scale"), (64, "embedding_length_per_layer_input"), (0, "attention.shared_kv_layers"),
+    (4, "attention.indexer.head_count"), (128, "attention.indexer.key_length"), (8, "attention.indexer.top_k"),
+    (1.0, "logit_scale embedding_scale residual_scale"), (HEAD**-0.5, "attention.scale"),
+)  # fmt: skip
 EXPERTS = _named(
     (4, "expert_count"), (2, "expert_used_count expert_gating_func"),
     (64, "expert_feed_forward_length expert_shared_feed_forward_length"), (1, "expert_shared_count leading_dense_block_count"),

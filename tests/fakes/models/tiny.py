@@ -29,19 +29,11 @@ TEMPLATE = (
 )
 
 SIZES: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": CONTEXT,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-    "pad_token_id": None,
+    "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": CONTEXT, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None,
     # Tied, Gemma's scaled embeddings make every token predict itself.
     "tie_word_embeddings": False,
-}
+}  # fmt: skip
 
 
 FEW = {name: SIZES[name] for name in ("vocab_size", "bos_token_id", "eos_token_id")}
