@@ -12,7 +12,7 @@ from typing import Any
 from ..backends.info import ModelInfo as ModelInfo
 from ..decoders.step import FIELDS as FIELDS
 from ..decoders.step import StepRecord as StepRecord
-from .options import DraftOptions, LoadOptions, draft_names
+from .options import DraftOptions, LoadOptions, RequestOptions, draft_names
 
 
 class Command:
@@ -67,8 +67,8 @@ class LoadSecondary(Command):
     """Conversations that are to share it, each of which needs memory for its KV cache."""
 
 
-@dataclass(slots=True)
-class Generate(Command):
+@dataclass(frozen=True)
+class Generate(RequestOptions, Command):
     """Answer a prompt on a lane. Answered by Started, Prefilling…, Steps…, then Finished or Failed.
 
     Exactly one of `prompt` and `messages` is set. `prompt` is sent as a chat's first message if the model has a chat template
@@ -84,14 +84,9 @@ class Generate(Command):
     method: str = "greedy"
     settings: dict[str, Any] = field(default_factory=dict)
     sampling: dict[str, Any] = field(default_factory=dict)
-    accept: str = "exact"
-    """When a draft token is accepted, as `decoders.base.Acceptance.parse` takes it."""
-    max_tokens: int | None = None
-    stop: list[str] = field(default_factory=list)
     constraint: dict[str, str] | None = None
     """Constraint on the whole answer: `kind` (json_schema, json_object, regex or grammar) and its `text`."""
-    stop_loops: bool = False
-    """End the answer if it repeats itself far more than ordinary text does."""
+    stop_loops: bool = field(default=False, kw_only=True)
     record_probabilities: bool = False
     pace: float = 0.0
     """The passes a second set by Pace."""
@@ -101,10 +96,6 @@ class Generate(Command):
     """Time some plain steps at the end of the answer, unless it was decoded plainly, to compute its speedup."""
     past: str = ""
     """Draft from the past answers in this folder too, if a Remember has opened it."""
-    think: str = ""
-    """One of the words in `ModelInfo.thinking`; empty for the template's default."""
-    think_budget: int | None = None
-    """The most tokens in a thought: then the mark that ends it is forced, with a step's note."""
     template_vars: dict[str, Any] = field(default_factory=dict)
     """Further variables for the model's chat template."""
     fresh: bool = False

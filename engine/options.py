@@ -30,6 +30,7 @@ from ..option import declared_options, option
 from ..plain_file import as_text, user_path
 
 __all__ = [
+    "ANSWERING",
     "BACKENDS",
     "BUILTIN",
     "BUILTIN_DRAFT",
@@ -45,6 +46,7 @@ __all__ = [
     "LoadOptions",
     "ModelInfo",
     "ModelSelection",
+    "RequestOptions",
     "Sampling",
     "builtin_gguf",
     "builtin_path",
@@ -197,8 +199,8 @@ limit = partial(option, group="Sampling and limits")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerOptions:
-    """Options of answers, independent of the method."""
+class RequestOptions:
+    """Options of answers that reach the engine as they are, as fields of its message `Generate`."""
 
     accept: str = option(
         "exact",
@@ -208,7 +210,6 @@ class AnswerOptions:
         title="Acceptance rule",
         check=_check_acceptance,
     )
-    sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = limit(
         None,
         "Stop an answer after N tokens; by default when the context is full.",
@@ -223,6 +224,29 @@ class AnswerOptions:
         "Stop an answer that repeats itself endlessly (the default, but not with JSON).",
         title="Stop endless repetition",
     )
+    think: str = limit(
+        "",
+        "How the model thinks before it answers, in its own words: on, off, low, medium, high, … `specchat doctor MODEL` lists "
+        "them; by default as its chat template has it.",
+        "WORD",
+        title="Thinking",
+        unset="as the model does",
+    )
+    think_budget: int | None = limit(
+        None, "End a thought after N tokens.", "N", low=0, title="Longest thought", unset="no limit"
+    )
+
+    def request_options(self) -> dict[str, Any]:
+        """Return these options as plain data."""
+        values = {name: getattr(self, name) for name in declared_options(RequestOptions)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(RequestOptions):
+    """Options of answers, independent of the method."""
+
+    sampling: Sampling = field(default_factory=Sampling)
     schema: str = limit(
         "",
         "Answers are JSON that matches this JSON schema, given as a file or as itself.",
@@ -238,17 +262,6 @@ class AnswerOptions:
         check=partial(_read_constraint, "grammar"),
     )
     json_object: bool = limit(False, "Answers are JSON objects, whatever is in them.", title="Any JSON object")
-    think: str = limit(
-        "",
-        "How the model thinks before it answers, in its own words: on, off, low, medium, high, … `specchat doctor MODEL` lists "
-        "them; by default as its chat template has it.",
-        "WORD",
-        title="Thinking",
-        unset="as the model does",
-    )
-    think_budget: int | None = limit(
-        None, "End a thought after N tokens.", "N", low=0, title="Longest thought", unset="no limit"
-    )
     template_var: tuple[str, ...] = limit(
         (),
         "A variable of the chat template.",
@@ -271,3 +284,5 @@ LOADING = tuple(declared_options(LoadOptions))
 """Options of a target's load."""
 DRAFTING = tuple(declared_options(DraftOptions))
 """Options of a draft model's load."""
+ANSWERING = tuple(name for name in declared_options(AnswerOptions) if name not in CONSTRAINTS)
+"""Options of answers, without sampling and constraints."""

@@ -35,35 +35,21 @@ class About:
 
     def request(self) -> dict[str, Any]:
         """Return the request for an answer, as `Answer.asked` has it."""
+        constraint = self.options.constraint
+        template_vars = variables(self.options.template_var)
         return {
             "model": self.model,
             "method": self.method,
             "settings": dict(self.methods.get(self.method, {})),
             **self.answering(),
-            **({"constraint": constraint} if (constraint := self.options.constraint) else {}),
-            **self._thinking(),
+            "think": word_for(self.info, self.options.think),
+            **({"constraint": constraint} if constraint else {}),
+            **({"template_vars": template_vars} if template_vars else {}),
         }
 
     def answering(self) -> dict[str, Any]:
         """Return the options of every request, as plain data."""
-        options = self.options
-        return {
-            "sampling": asdict(options.sampling),
-            "accept": options.accept,
-            "max_tokens": options.max_tokens,
-            "stop": list(options.stop),
-            "stop_loops": options.stop_loops,
-        }
-
-    def _thinking(self) -> dict[str, Any]:
-        """Return the chat template's options that differ from its defaults."""
-        options = self.options
-        values = {
-            "think": word_for(self.info, options.think),
-            "think_budget": options.think_budget,
-            "template_vars": variables(options.template_var),
-        }
-        return {name: value for name, value in values.items() if value not in ("", None, {})}
+        return {"sampling": asdict(self.options.sampling), **self.options.request_options()}
 
 
 def generate_fields(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What is typed in a shell: one file per group of commands."""
+"""Commands of the shell: one file per group."""

@@ -1,4 +1,4 @@
-"""`specchat doctor`: what is installed, what is missing, and the command that fixes it."""
+"""`specchat doctor`: the state of the installation, with the command that fixes each problem; and a report on one model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -34,14 +34,14 @@ from .options import print_json
 
 REQUIRED = ("torch", "transformers", "textual", "safetensors", "huggingface-hub", "accelerate", "numpy", "tomlkit", "typer")
 OPTIONAL = ("llama-cpp-python",)
-"""Told, but not missed."""
+"""Listed, but no problem if missing."""
 
 PROBE_SECONDS = 60
-"""How long the devices are waited for: importing torch from a cold disk takes many seconds."""
+"""Time limit of a probe: importing torch from a cold disk takes many seconds."""
 
-_OURS = "specchat.errors.UserError: "
+_ERROR = "specchat.errors.UserError: "
 
-# In a process of its own: this one never imports torch.
+# Runs in another process: this one never imports torch.
 _PROBE = """
 import json, torch
 cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
@@ -58,8 +58,12 @@ print(json.dumps(build_report()))
 """
 
 GPU_BUILDS = (("CUDA", "nvidia-smi", "an NVIDIA driver"), ("Vulkan", "vulkaninfo", "Vulkan"))
-"""Builds of llama.cpp for a GPU: their name, the command that tells that they would be of use here, and what that command
-belongs to."""
+"""Builds of llama.cpp for a GPU: the name, a command whose presence shows that it would help here, and the owner of that
+command."""
+
+
+Facts = dict[str, object]
+"""A section of the report: name → text, number or list."""
 
 
 @dataclass(slots=True)
@@ -69,72 +73,83 @@ class Problem:
     what: str
     fix: str
     serious: bool = True
-    """False for what specchat does without."""
+    """False if specchat works in spite of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine."""
+
+    system: str
+    processor: str
+    cores: int
+    threads: int
+    memory: int
+    """Bytes."""
+    memory_available: int
 
 
 @dataclass(slots=True)
 class Report:
-    """Everything that doctor tells, as plain data."""
+    """The object of `doctor --json`."""
 
-    versions: dict[str, str | None] = field(default_factory=dict)
-    machine: dict[str, Any] = field(default_factory=dict)
-    devices: dict[str, Any] = field(default_factory=dict)
-    llama_cpp: dict[str, Any] = field(default_factory=dict)
-    """The installed build: its backends (CPU, CUDA …), devices, library (its folder); empty where it is not installed."""
-    terminal: dict[str, Any] = field(default_factory=dict)
-    paths: dict[str, str] = field(default_factory=dict)
-    settings: str = ""
-    """ok, no file (the defaults hold), or the sentence that says what is wrong."""
-    builtin_model: bool = False
-    problems: list[Problem] = field(default_factory=list)
+    versions: dict[str, str | None]
+    machine: Machine
+    devices: Facts
+    """Devices that torch computes on; empty if it cannot be imported."""
+    llama_cpp: Facts
+    """The installed build: its backends, devices and folder; empty without one."""
+    terminal: Facts
+    paths: dict[str, str]
+    settings: str
+    """ok, no file (the defaults apply), or an error message."""
+    builtin_model: bool
+    problems: list[Problem]
 
 
 def examine() -> Report:
-    """Look at everything. Takes as long as a process needs to import torch."""
-    report = Report()
-    report.versions = versions(report.problems)
-    report.machine = machine()
-    report.devices = _devices(report.problems) if report.versions["torch"] else {}
-    report.llama_cpp = _llama_cpp(report.problems) if report.versions["llama-cpp-python"] else {}
-    report.terminal = _terminal()
-    report.paths = {name: str(path) for name, path in locations.everything().items()}
-    report.settings = _settings(report.problems)
-    report.builtin_model = _builtin(report.problems)
-    _writable(report.problems)
+    """Examine everything. Takes as long as a process needs to import torch."""
+    problems: list[Problem] = []
+    packages = versions(problems)
+    report = Report(
+        versions=packages,
+        machine=machine(),
+        devices=_devices(problems) if packages["torch"] else {},
+        llama_cpp=_llama_cpp(problems) if packages["llama-cpp-python"] else {},
+        terminal=_terminal(),
+        paths={name: str(path) for name, path in locations.everything().items()},
+        settings=_settings(problems),
+        builtin_model=_builtin(problems),
+        problems=problems,
+    )
+    _writable(problems)
     return report
 
 
 def page(report: Report) -> Iterator[str]:
-    """The report for people, line by line."""
-    yield "Versions"
-    for name, version in report.versions.items():
-        yield f"  {name:18} {version or ('not installed (optional)' if name in OPTIONAL else 'missing')}"
+    """Write the report for people, line by line."""
     machine = report.machine
-    yield "Machine"
-    yield f"  {'system':18} {machine['system']}"
-    yield (
-        f"  {'processor':18} {machine['processor']}, {counted(machine['cores'], 'core')}, "
-        f"{counted(machine['threads'], 'thread')}"
+    missing = {name: "not installed (optional)" if name in OPTIONAL else "missing" for name in report.versions}
+    cores = f"{counted(machine.cores, 'core')}, {counted(machine.threads, 'thread')}"
+    yield from _section("Versions", {name: version or missing[name] for name, version in report.versions.items()})
+    yield from _section(
+        "Machine",
+        {
+            "system": machine.system,
+            "processor": f"{machine.processor}, {cores}",
+            "memory": f"{size_of(machine.memory)}, {size_of(machine.memory_available)} free",
+            **dict(_device_lines(report.devices)),
+        },
     )
-    yield f"  {'memory':18} {size_of(machine['memory'])}, {size_of(machine['memory_available'])} free"
-    for name, value in _device_lines(report.devices):
-        yield f"  {name:18} {value}"
-    if report.versions.get("llama-cpp-python"):
-        yield "llama.cpp (GGUF models)"
-        yield from (f"  {name:18} {value}" for name, value in _llama_lines(report.llama_cpp))
-    terminal = report.terminal
-    yield "Terminal"
-    colours = {0: "none", 16_777_216: "16.7 million"}.get(terminal["colours"], terminal["colours"])
-    yield f"  {'type':18} {terminal['term'] or 'not set'}{'' if terminal['is_terminal'] else ' (the output is not a terminal)'}"
-    yield f"  {'size':18} {terminal['columns']} × {terminal['rows']}"
-    yield f"  {'colours':18} {colours}{' (NO_COLOR is set)' if terminal['no_color'] else ''}"
-    yield f"  {'encoding':18} {terminal['encoding']}"
-    yield "Paths"
-    for name, path in report.paths.items():
-        yield f"  {name:18} {path}{'' if Path(path).exists() else '  (does not exist yet)'}"
-    yield "State"
-    yield f"  {'settings file':18} {report.settings}"
-    yield f"  {'built-in model':18} {'present' if report.builtin_model else 'missing'}"
+    if report.llama_cpp:
+        yield from _section("llama.cpp (GGUF models)", dict(_llama_lines(report.llama_cpp)))
+    yield from _section("Terminal", report.terminal)
+    yield from _section(
+        "Paths",
+        {name: path if Path(path).exists() else f"{path}  (does not exist yet)" for name, path in report.paths.items()},
+    )
+    model = "present" if report.builtin_model else "missing"
+    yield from _section("State", {"settings file": report.settings, "built-in model": model})
     yield ""
     if not report.problems:
         yield "Everything is in order."
@@ -143,7 +158,12 @@ def page(report: Report) -> Iterator[str]:
         yield f"  {problem.fix}"
 
 
-def _device_lines(devices: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _section(title: str, facts: Mapping[str, object]) -> Iterator[str]:
+    yield title
+    yield from (f"  {name.replace('_', ' '):18} {text}" for name, text in facts.items() if text != "")
+
+
+def _device_lines(devices: Any) -> Iterator[tuple[str, str]]:
     for i, gpu in enumerate(devices.get("cuda", ())):
         yield f"cuda:{i}", f"{gpu['name']}, {size_of(gpu['memory'])}"
     if devices.get("mps"):
@@ -152,28 +172,27 @@ def _device_lines(devices: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "devices", "cpu only"
 
 
-def _llama_lines(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    here = build.get("backends", [])
+def _llama_lines(build: Any) -> Iterator[tuple[str, str]]:
     offered = ("Metal",) if platform.system() == "Darwin" else ("CUDA", "Vulkan")
-    missing = [name for name in offered if not _has(here, name)]
-    yield "built for", ", ".join(here) or "unknown (llama.cpp does not say)"
+    missing = [name for name in offered if not _has(build["backends"], name)]
+    yield "built for", ", ".join(build["backends"]) or "unknown (llama.cpp does not say)"
     yield "built without", ", ".join(missing) or "-"
-    for device in build.get("devices", ()):
-        # The CPU's memory is the machine's, told above; llama.cpp takes all of it for free.
-        own = device["total"] and device["name"] != "CPU"
-        memory = f", {size_of(device['total'])}, {size_of(device['free'])} free" if own else ""
+    for device in build["devices"]:
+        # The CPU's memory is the machine's, listed above; llama.cpp reports all of it as free.
+        has_memory = device["total"] and device["name"] != "CPU"
+        memory = f", {size_of(device['total'])}, {size_of(device['free'])} free" if has_memory else ""
         yield device["name"], device["description"] + memory
     for name in missing:
         yield f"to add {name}", rebuild_command(f"-DGGML_{name.upper()}=on")
 
 
-def _has(backends: list[str], name: str) -> bool:
+def _has(backends: Sequence[str], name: str) -> bool:
     """Whether a build has a backend; Metal calls itself MTL in newer versions."""
     return name in backends or (name == "Metal" and "MTL" in backends)
 
 
 def versions(problems: list[Problem]) -> dict[str, str | None]:
-    """Versions without an import: importing them all would take seconds."""
+    """Read the versions without importing the packages, which would take seconds."""
     versions: dict[str, str | None] = {"specchat": __version__, "python": platform.python_version()}
     for name in REQUIRED:
         versions[name] = _version(name)
@@ -194,22 +213,24 @@ def _pip(*words: str) -> str:
     return shell_line(sys.executable, "-m", "pip", *words)
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Machine:
+    """Describe the machine."""
     import psutil
 
     memory = psutil.virtual_memory()
-    return {
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
-        "threads": _usable_threads(),
-        "memory": memory.total,
-        "memory_available": memory.available,
-    }
+    return Machine(
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        processor=_processor(),
+        cores=psutil.cpu_count(logical=False) or os.cpu_count() or 1,
+        # Containers and taskset allow fewer threads than there are.
+        threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory=memory.total,
+        memory_available=memory.available,
+    )
 
 
 def _processor() -> str:
-    """The CPU's own name; platform.processor() is empty or only the architecture on most systems."""
+    """Return the CPU's name; platform.processor() is empty or only the architecture on most systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -218,15 +239,8 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _usable_threads() -> int:
-    """Hardware threads that this process may use: containers and taskset allow fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _probed(name: str, code: str, problems: list[Problem], package: str, *, serious: bool) -> dict[str, Any]:
-    """What some code prints, run in a process of its own; empty where it cannot run."""
+def _probe(name: str, code: str, problems: list[Problem], package: str, *, serious: bool) -> Any:
+    """Run code in another process and parse the JSON that it prints; an empty object if it cannot run."""
     command = [sys.executable, "-P", "-c", code]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
@@ -234,39 +248,37 @@ def _probed(name: str, code: str, problems: list[Problem], package: str, *, seri
         problems.append(Problem(f"{name} took more than {PROBE_SECONDS} s to load.", "specchat doctor  (again)", serious))
         return {}
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].removeprefix(_OURS)
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].removeprefix(_ERROR)
         fix = _pip("install", "--force-reinstall", "--no-cache-dir", package)
         problems.append(Problem(f"{name} is installed but cannot be used: {reason}", fix, serious))
         return {}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def _devices(problems: list[Problem]) -> dict[str, Any]:
-    devices = _probed("torch", _PROBE, problems, "torch", serious=True)
+def _devices(problems: list[Problem]) -> Facts:
+    devices: Facts = _probe("torch", _PROBE, problems, "torch", serious=True)
     if devices and not devices["cuda"] and not devices["built_for_cuda"] and shutil.which("nvidia-smi"):
         what = "There is an NVIDIA driver, but this torch was built for the CPU only."
         problems.append(Problem(what, _pip("install", "--force-reinstall", "torch"), serious=False))
     return devices
 
 
-def _llama_cpp(problems: list[Problem]) -> dict[str, Any]:
-    build = _probed("llama.cpp", _LLAMA_PROBE, problems, "llama-cpp-python", serious=False)
-    here = build.get("backends", [])
-    wanted = [(name, what) for name, command, what in GPU_BUILDS if shutil.which(command)]
+def _llama_cpp(problems: list[Problem]) -> Facts:
+    build = _probe("llama.cpp", _LLAMA_PROBE, problems, "llama-cpp-python", serious=False)
+    useful = [(name, owner) for name, command, owner in GPU_BUILDS if shutil.which(command)]
     if platform.system() == "Darwin" and platform.machine() == "arm64":
-        wanted = [("Metal", "an Apple GPU")]
-    if build and wanted and not any(_has(here, name) for name, _ in wanted):
-        name, what = wanted[0]
-        told = f"There is {what}, but this llama.cpp was built without {name}."
-        problems.append(Problem(told, rebuild_command(f"-DGGML_{name.upper()}=on"), serious=False))
-    return build
+        useful = [("Metal", "an Apple GPU")]
+    if build and useful and not any(_has(build["backends"], name) for name, _ in useful):
+        name, owner = useful[0]
+        sentence = f"There is {owner}, but this llama.cpp was built without {name}."
+        problems.append(Problem(sentence, rebuild_command(f"-DGGML_{name.upper()}=on"), serious=False))
+    facts: Facts = build
+    return facts
 
 
-def _terminal() -> dict[str, Any]:
+def _terminal() -> Facts:
     size = shutil.get_terminal_size()
-    out = sys.stdout
-    is_terminal = out is not None and out.isatty()
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
     return {
         "is_terminal": is_terminal,
         "term": os.environ.get("TERM", ""),
@@ -274,7 +286,7 @@ def _terminal() -> dict[str, Any]:
         "rows": size.lines,
         "colours": colour_depth("auto", is_terminal=True),
         "no_color": bool(os.environ.get("NO_COLOR")),
-        "encoding": out.encoding if out is not None else "",
+        "encoding": sys.stdout.encoding if sys.stdout is not None else "",
     }
 
 
@@ -290,18 +302,18 @@ def _settings(problems: list[Problem]) -> str:
 
 def _builtin(problems: list[Problem]) -> bool:
     folder = builtin_path()
-    here = any(folder.glob("*.safetensors")) and (folder / "config.json").is_file()
-    if not here:
+    complete = any(folder.glob("*.safetensors")) and (folder / "config.json").is_file()
+    if not complete:
         clone = locations.package_folder()
         fix = _pip("install", "--force-reinstall", "specchat")
         if (clone / ".git").exists():
             fix = shell_line("git", "-C", str(clone), "checkout", "--", "builtin")
         problems.append(Problem(f"The built-in model is missing from {folder}.", fix))
-    return here
+    return complete
 
 
 def _writable(problems: list[Problem]) -> None:
-    """The folders that specchat writes to: the nearest existing one above each must let it."""
+    """Check the folders that specchat writes to: the nearest existing one above each must be writable."""
     folders = {
         "settings": locations.config_folder(),
         "data": locations.data_folder(),
@@ -334,27 +346,32 @@ def examine_model(settings: Settings, *, as_json: bool) -> int:
     notes = Notes("auto")
     with Lab(notes) as lab:
         info = lab.load(replace(settings, draft_model=()), quiet=True).model
-        found = lab.work("prove", lambda part: notes.progress(f"{counted(part['passes'], 'pass', 'passes')}"))
+        rounding = lab.work("prove", lambda part: notes.progress(f"{counted(part['passes'], 'pass', 'passes')}"))
     if lab.code == CANCELLED:
         notes.sentence("Stopped.")
     if lab.code != ANSWERED:
         return lab.code
-    keys = "name backend device dtype architecture parameters context capabilities pass_seconds timed".split()
-    facts = {key: getattr(info, key) for key in keys} | {"capabilities": asdict(info.capabilities)}
     target = Library().named(settings.model, settings.model_folders)
-    report = {"model": facts.pop("name"), **facts, **found}
-    report["thinking"] = info.thinking.sentence if info.thinking else ""
-    report["look_for"] = look_for(target) if target is not None else ""
+    names = "backend device dtype architecture parameters context pass_seconds timed".split()
+    report = {
+        "model": info.name,
+        **{name: getattr(info, name) for name in names},
+        "capabilities": asdict(info.capabilities),
+        **rounding,
+        "thinking": info.thinking.sentence if info.thinking else "",
+        "look_for": look_for(target) if target is not None else "",
+    }
     if as_json:
         print_json(report)
     else:
         stdout().write("\n".join(model_page(report)) + "\n")
-    return BROKEN if found["broken"] else ANSWERED
+    return BROKEN if report["broken"] else ANSWERED
 
 
 def model_page(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the report's lines."""
-    able, reasons = report["capabilities"], report["capabilities"]["reasons"]
+    """Write the report for people, line by line."""
+    able = report["capabilities"]
+    reasons = able["reasons"]
     size = f", {count_of(report['parameters'])} parameters" if report["parameters"] else ""
     yield one_line(report["model"])
     rows = {

@@ -60,7 +60,7 @@ def print_locations(name: str | None) -> None:
     """
     paths = locations.everything()
     if name is None:
-        print("\n".join(f"{known:9} {path}" for known, path in paths.items()))
+        print("\n".join(f"{place:9} {path}" for place, path in paths.items()))
     elif name in paths:
         print(paths[name])
     else:

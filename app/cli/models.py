@@ -1,4 +1,4 @@
-"""`specchat models`: the models here, what the Hub offers under a name, who drafts for whom; and fetching from the shell."""
+"""`specchat models`: the models on this machine and on the Hub, the draft models of a model, and downloads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +20,12 @@ from .options import AsJson, argument, flag, option, print_json
 
 if TYPE_CHECKING:
     from ..models.hub import Offer, Repository
-    from ..models.library import FoundModel
+    from ..models.library import FoundModel, Library
     from ..models.memory import FreeMemory
     from ..models.rows import ModelRow
 
 NARROWEST, WIDEST = 60, 120
-"""Cells of a printed row."""
+"""Least and most cells of a printed row."""
 
 
 def models(
@@ -76,20 +76,20 @@ def models(
 def _print_server(name: str, settings: Settings, as_json: bool) -> None:
     from ..models.servers import ask
 
-    (found,) = ask([name], settings.servers)
-    if found.problem:
-        raise UserError(found.problem)
+    (server,) = ask([name], settings.servers)
+    if server.problem:
+        raise UserError(server.problem)
     if as_json:
-        print_json({**asdict(found), "specs": [found.spec(model) for model in found.models]})
+        print_json({**asdict(server), "specs": [server.spec(model) for model in server.models]})
         return
-    about = [" ".join(filter(None, (found.engine, found.version))), f"decodes with {found.method}"]
-    about += [f"{found.context:,} tokens of context"] if found.context else []
+    about = [" ".join(filter(None, (server.engine, server.version))), f"decodes with {server.method}"]
+    about += [f"{server.context:,} tokens of context"] if server.context else []
     typer.echo(one_line(" · ".join(about)))
-    for model in found.models:
-        typer.echo(f"  {one_line(model)}: {shell_line('specchat', '--model', found.spec(model))}")
+    for model in server.models:
+        typer.echo(f"  {one_line(model)}: {shell_line('specchat', '--model', server.spec(model))}")
 
 
-def _all(settings: Settings) -> tuple[Any, list[FoundModel]]:
+def _all_models(settings: Settings) -> tuple[Library, list[FoundModel]]:
     from ..models.library import Library, in_order
     from ..models.places import recent
 
@@ -100,44 +100,43 @@ def _all(settings: Settings) -> tuple[Any, list[FoundModel]]:
 def _print_models(text: str, settings: Settings, free: FreeMemory, as_json: bool) -> None:
     from ..models.rows import all_rows, fit_of, matches
 
-    _, found = _all(settings)
-    found = [each for each in found if matches(each, text)]
-    options = settings.load_options()
+    models = [model for model in _all_models(settings)[1] if matches(model, text)]
     if as_json:
-        listed = [_told(each) | {"memory": asdict(fit_of(each, free, options))} for each in found]
+        listed = [{**_as_json(model), "memory": asdict(fit_of(model, free, settings))} for model in models]
         print_json({"models": listed, "free": asdict(free)})
     else:
-        _print_rows(all_rows(found, free, options, {}))
-    if not found:
+        _print_rows(all_rows(models, free, settings, {}))
+    if not models:
         _nothing(as_json, "No model here has that in its name. Use owner/name to ask the Hub.")
 
 
 def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> None:
-    from ..models.pairing import Pairing, look_for, pair, wanted
+    from ..models.pairing import Pairing, drafter_kinds, look_for, pair
     from ..models.rows import draft_rows, matches
 
-    library, found = _all(settings)
-    chosen = next((each for each in found if target in (each.spot.spec, each.spot.title, str(each.spot.path))), None)
+    library, models = _all_models(settings)
+    named = (model for model in models if target in (model.spot.spec, model.spot.title, str(model.spot.path)))
+    chosen = next(named, None)
     if chosen is None and (chosen := library.named(target, settings.model_folders)) is None:
         raise UserError(f"There is no model {target}. `specchat models` lists the models on this machine.")
     if chosen.card.head is not None:
         raise UserError(
             f"{target} is a trained drafter itself ({chosen.card.head.title}). Name the model that it was made for."
         )
-    found = [each for each in found if matches(each, text)]
-    pairings: dict[object, Pairing] = {each.key: pair(library, chosen, each) for each in found}
+    models = [model for model in models if matches(model, text)]
+    pairings: dict[object, Pairing] = {model.key: pair(library, chosen, model) for model in models}
     if as_json:
-        listed = [_told(each) | {"able": pairings[each.key].able, "reason": pairings[each.key].reason} for each in found]
-        print_json({"target": _told(chosen), "models": listed, "look_for": [asdict(each) for each in wanted(chosen)]})
+        listed = [{**_as_json(model), **asdict(pairings[model.key])} for model in models]
+        kinds = [asdict(kind) for kind in drafter_kinds(chosen)]
+        print_json({"target": _as_json(chosen), "models": listed, "look_for": kinds})
         return
-    able = [each for each in found if pairings[each.key].able]
-    own = chosen.card.mtp
-    # Nothing to name with --draft-model, but a model with MTP layers drafts alone.
-    rows = [row for row in draft_rows(chosen, found, pairings, {}) if not isinstance(row.key, str) or own is not None]
+    mtp = chosen.card.mtp
+    # The row without a draft model stays for a model with MTP layers, which drafts alone.
+    rows = [row for row in draft_rows(chosen, models, pairings, {}) if not isinstance(row.key, str) or mtp is not None]
     _print_rows(rows, notes=True)
     if sentence := look_for(chosen):
         typer.echo(sentence)
-    if not able and (own is None or own.problem):
+    if not any(pairing.able for pairing in pairings.values()) and (mtp is None or mtp.problem):
         _nothing(as_json, "No model here can draft for it.")
 
 
@@ -145,17 +144,16 @@ def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Set
     from ..models.memory import judge
     from ..models.rows import needs_of_offer, offer_rows
 
-    options = settings.load_options()
     if as_json:
         listed = [
-            {**asdict(offer), "here": offer.here, "memory": asdict(judge(needs_of_offer(repository, offer), free, options))}
+            {**asdict(offer), "here": offer.here, "memory": asdict(judge(needs_of_offer(repository, offer), free, settings))}
             for offer in offers
         ]
         print_json({**asdict(repository), "offers": listed, "free": asdict(free)})
     else:
-        _print_rows(offer_rows(replace(repository, offers=tuple(offers)), free, options, {}))
+        _print_rows(offer_rows(replace(repository, offers=tuple(offers)), free, settings, {}))
     if not offers:
-        _nothing(as_json, "" if not repository.offers else f"{repository.name} does not have that quantization.")
+        _nothing(as_json, f"{repository.name} does not have that quantization." if repository.offers else "")
 
 
 def _fetch(spec: str, as_json: bool) -> None:
@@ -163,16 +161,16 @@ def _fetch(spec: str, as_json: bool) -> None:
     from ..terminal.output import Notes
 
     repository = look_up(spec)
-    offer = next((each for each in repository.offers if each.spec.lower() == spec.lower()), None)
+    offer = next((offer for offer in repository.offers if offer.spec.lower() == spec.lower()), None)
     if offer is None:
-        names = ", ".join(each.spec for each in repository.offers)
+        names = ", ".join(offer.spec for offer in repository.offers)
         raise UserError(f"{spec} is not on the Hub: choose from {names}." if names else f"{spec}: {repository.remark}")
     notes = Notes("auto")
 
     def progress(_: str, done: int, total: int) -> None:
         notes.progress(f"{offer.spec}: {size_of(done)} of {size_of(total)} ({done / total:.0%})")
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what has come is said
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # to report the part that is kept
     try:
         folder = fetch(offer.spec, None, progress)
     except (KeyboardInterrupt, Cancelled):
@@ -188,8 +186,10 @@ def _fetch(spec: str, as_json: bool) -> None:
         )
 
 
-def _told(found: FoundModel) -> dict[str, Any]:
-    spot, card = found.spot, found.card
+def _as_json(model: FoundModel) -> dict[str, object]:
+    spot = model.spot
+    card = model.card
+    head = card.head.title if card.head is not None else ""
     return {
         "model": spot.spec,
         "place": spot.place,
@@ -198,12 +198,12 @@ def _told(found: FoundModel) -> dict[str, Any]:
         "revision": spot.revision,
         "architecture": card.architecture,
         "mtp": asdict(card.mtp) if card.mtp is not None else None,
-        "drafter": card.head.title if card.head is not None else "PARD" if card.pard else "",
+        "drafter": head or ("PARD" if card.pard else ""),
         "parameters": card.parameters,
         "quantization": card.quantization,
         "size": card.size,
         "context": card.context,
-        "problem": found.problem,
+        "problem": model.problem,
     }
 
 
@@ -215,7 +215,7 @@ def _print_rows(rows: Sequence[ModelRow], notes: bool = False) -> None:
         if row.heading:
             typer.echo(("\n" if i else "") + fit(row.title, cells))
         elif notes and row.note:
-            # A reason is worth a line of its own that is not cut.
+            # A reason gets a line that is not cut.
             typer.echo(f"  {row.title}: {row.note}")
         else:
             typer.echo("".join(text for text, _ in drawn(row, cells)).rstrip())

@@ -16,7 +16,7 @@ from ..settings.fields import OPTIONS, Settings, Values
 from ..settings.precedence import with_command_line
 from .complete import BY_FLAG, Completer, choices
 
-TYPES: Mapping[str, Any] = {
+TYPES: Mapping[str, object] = {
     "str": str | None,
     "int": int | None,
     "float": float | None,

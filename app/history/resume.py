@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...engine.options import draft_names
+from ...engine.options import ANSWERING, draft_names
 from ...errors import UserError, counted
 from ..chat.about import LOADED_WITH
 from ..settings.checks import checked
@@ -17,7 +17,7 @@ from ..text.cells import folded, one_line
 if TYPE_CHECKING:
     from .chats import ChatRow, Chats, OpenedChat
 
-PLAIN_SETTINGS = ("method", "accept", "max_tokens", "stop", "stop_loops", "think", "think_budget", "template_var")
+PLAIN_SETTINGS = ("method", *ANSWERING)
 """Settings of a chat that are not in tables."""
 
 

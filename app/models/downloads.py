@@ -1,4 +1,4 @@
-"""Downloads from the Hub beside the chat: each in a thread, with progress, given up and begun again."""
+"""Downloads from the Hub during a chat: each in a thread, with progress; they can be cancelled and started again."""
 
 from __future__ import annotations
 
@@ -19,38 +19,36 @@ State = Literal["starting", "running", "failed", "done"]
 
 @dataclass(slots=True)
 class Download:
-    """One model on its way. The fields are for reading; `Downloads` writes them."""
+    """The download of one model. The fields are for reading; `Downloads` writes them."""
 
     spec: str
-    """What loads it: `owner/name`, or `owner/name:Q4_K_M`."""
+    """Name that loads it: `owner/name`, or `owner/name:Q4_K_M`."""
     total: int = 0
     done: int = 0
-    """Bytes that are there."""
+    """Bytes on the disk."""
     state: State = "starting"
     sentence: str = ""
-    """What is wrong, if it failed."""
-    _told: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
+    """Error message, if it failed."""
+    _progress: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @property
     def active(self) -> bool:
-        """Whether bytes are on their way."""
+        """Whether it is under way."""
         return self.state in ("starting", "running")
 
     @property
     def rate(self) -> float:
-        """Bytes a second of late; 0 while nothing can be said."""
+        """Bytes a second lately; 0 while that is unknown."""
         if self.state != "running":
             return 0.0
-        now, told = monotonic(), list(self._told)
-        late = [each for each in told if now - each[0] <= RATE_SECONDS]
-        if not late or now - late[0][0] < 0.5:
-            return 0.0
-        return max(0.0, (self.done - late[0][1]) / (now - late[0][0]))
+        now = monotonic()
+        time, done = next((point for point in list(self._progress) if now - point[0] <= RATE_SECONDS), (now, 0))
+        return max(0.0, (self.done - done) / (now - time)) if now - time >= 0.5 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until all is there, at the rate of late."""
+        """Seconds to the end at the present rate; None while that is unknown."""
         rate = self.rate
         return (self.total - self.done) / rate if rate else None
 
@@ -62,14 +60,14 @@ class Downloads:
         self.all: dict[str, Download] = {}
         """Spec → its download, oldest first."""
         self.news: deque[Download] = deque()
-        """Downloads that have ended, well or not, and of which nobody has been told."""
+        """Downloads that have ended, successfully or not, and were not announced yet."""
 
     @property
     def active(self) -> bool:
         return any(download.active for download in self.all.values())
 
     def start(self, offer: Offer) -> Download:
-        """Fetch what the Hub offers; one that is under way goes on."""
+        """Start a download; one that is under way continues."""
         download = self.all.get(offer.spec)
         if download is None or not download.active:
             download = self.all[offer.spec] = Download(offer.spec, offer.size, offer.cached)
@@ -77,18 +75,19 @@ class Downloads:
         return download
 
     def begin(self, download: Download) -> None:
-        """Begin, or begin again with the files that are not whole."""
-        download.state, download.sentence = "starting", ""
-        download._told.clear()
+        """Start a download, or start it again with the incomplete files."""
+        download.state = "starting"
+        download.sentence = ""
+        download._progress.clear()
         threading.Thread(target=self._fetch, args=(download,), name=f"download {download.spec}", daemon=True).start()
 
     def cancel(self, download: Download) -> None:
-        """Give it up; files that are whole stay."""
+        """Cancel a download; complete files stay."""
         download._stop.set()
         self.all.pop(download.spec, None)
 
     def close(self) -> None:
-        """Give all of them up."""
+        """Cancel all downloads."""
         for download in self.all.values():
             download._stop.set()
 
@@ -98,8 +97,10 @@ class Downloads:
         def progress(_: str, done: int, total: int) -> None:
             if stop.is_set():
                 return
-            download.state, download.done, download.total = "running", done, total or download.total
-            download._told.append((monotonic(), done))
+            download.state = "running"
+            download.done = done
+            download.total = total or download.total
+            download._progress.append((monotonic(), done))
 
         try:
             fetch(download.spec, None, progress, stop.is_set)
@@ -114,7 +115,7 @@ class Downloads:
             self._end(download, "done")
 
     def _end(self, download: Download, state: State, sentence: str = "") -> None:
-        if download._stop.is_set():  # given up meanwhile
+        if download._stop.is_set():  # cancelled meanwhile
             return
         download.sentence = " ".join(sentence.split())
         download.state = state

@@ -1,4 +1,4 @@
-"""The models on this machine: looked for in a thread, each told as it is found, looked into once."""
+"""The models on this machine. Each file is read once, until it changes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from .places import PLACES, ModelSpot, spots
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model on this machine: where it lies and what its files say."""
+    """A model on this machine: its place, and the description in its files."""
 
     spot: ModelSpot
     card: Card
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Tells it from every other one in a list."""
+        """Unique in a list."""
         return self.spot.place, str(self.spot.path), self.spot.backend
 
     @property
     def problem(self) -> str:
-        """Why it cannot be loaded; empty if nothing is known to be in the way."""
+        """The reason why it cannot be loaded; empty if none is known."""
         if self.spot.remark:
             return self.spot.remark
         if self.card.problem:
-            what = "This file" if self.card.backend == "llama.cpp" else "This folder"
-            return self.card.problem.replace(str(self.spot.path), what)
+            noun = "This file" if self.card.backend == "llama.cpp" else "This folder"
+            return self.card.problem.replace(str(self.spot.path), noun)
         if self.card.head is not None:
             return (
                 f"It is a trained drafter ({self.card.head.title}). Choose it as the draft model of the model it was made for."
@@ -51,12 +51,12 @@ class FoundModel:
 
 @cache
 def _llama_here() -> bool:
-    """Whether llama.cpp is installed. Asked for each row at each drawing, so looked up once."""
+    """Whether llama.cpp is installed. Each row asks at each drawing, so it is looked up once."""
     return find_spec("llama_cpp") is not None
 
 
 class Library:
-    """The models that were found on this machine, kept between two looks. Safe to use from several threads."""
+    """The models on this machine, with their files' contents in memory. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._card = lru_cache(None)(lambda path, _: read_card(path))
@@ -68,17 +68,17 @@ class Library:
         self,
         recent: Sequence[str] = (),
         named: Sequence[str] = (),
-        here: Path | None = None,
+        folder: Path | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[FoundModel]:
-        """Every model in the known places, as it is found. Blocks while it reads."""
-        for spot in spots(recent, named, here):
+        """Yield every model in the known places, as it is found. Blocks while it reads."""
+        for spot in spots(recent, named, folder):
             if stopped():
                 return
             yield FoundModel(spot, Card(spot.path, "llama.cpp") if spot.remark else self.card(spot.path))
 
     def named(self, spec: str, folders: Sequence[str] = ()) -> FoundModel | None:
-        """The model on this machine that a name loads; None if it is not here."""
+        """Find the model on this machine that a name loads; None if there is none."""
         path = user_path(spec)
         if spec not in SHIPPED and os.path.exists(path):
             return FoundModel(ModelSpot(PLACES[2], spec, path, path.name), self.card(path))
@@ -86,46 +86,46 @@ class Library:
         return FoundModel(spot, self.card(spot.path)) if spot is not None else None
 
     def card(self, path: Path) -> Card:
-        """The card of a folder or file, read anew where it has changed."""
+        """Read the card of a folder or file, again if it has changed."""
         return self._card(path, _state(path))
 
     def vocabulary(self, path: Path) -> Pieces:
-        """The text of each token of a model, by id.
+        """Read the text of each token of a model, by id.
 
         Raises:
-            UserError: its files do not tell.
+            UserError: its files do not have them.
         """
-        found = self._words(path, _state(path))
-        if isinstance(found, str):
-            raise UserError(found)
-        return found
+        vocabulary = self._words(path, _state(path))
+        if isinstance(vocabulary, str):
+            raise UserError(vocabulary)
+        return vocabulary
 
     def _read_words(self, path: Path, _: object) -> Pieces | str:
-        """A vocabulary, or what is wrong with it."""
+        """Read a vocabulary; return the error message where it cannot be read."""
         try:
             layout = read_layout(path)[0] if path.is_file() else None
             digest = hashlib.blake2b(gguf_source(layout) if layout is not None else folder_source(path)).digest()
-            if (known := self._shared.get(digest)) is None:
-                known = Pieces(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
-                self._shared[digest] = known
+            if (vocabulary := self._shared.get(digest)) is None:
+                vocabulary = Pieces(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
+                self._shared[digest] = vocabulary
         except UserError as error:
             return str(error)
         except Exception as error:  # others' files: nothing in them may end the list
             return f"Cannot read the vocabulary of {path} ({type(error).__name__})."
-        return known
+        return vocabulary
 
 
 def _state(path: Path) -> tuple[int, int]:
     try:
-        told = path.stat()
+        status = path.stat()
         if path.is_file():
-            return told.st_mtime_ns, told.st_size
+            return status.st_mtime_ns, status.st_size
         inner = [file.stat() for file in path.iterdir()]
-        return max([told.st_mtime_ns, *(file.st_mtime_ns for file in inner)]), sum(file.st_size for file in inner)
+        return max([status.st_mtime_ns, *(file.st_mtime_ns for file in inner)]), sum(file.st_size for file in inner)
     except OSError:
         return 0, 0
 
 
-def in_order(found: Sequence[FoundModel]) -> list[FoundModel]:
-    """Models in the order of the list: by place, then by name."""
-    return sorted(found, key=lambda each: (PLACES.index(each.spot.place), each.spot.title.lower(), each.spot.backend))
+def in_order(models: Sequence[FoundModel]) -> list[FoundModel]:
+    """Sort models as they are listed: by place, then by name."""
+    return sorted(models, key=lambda model: (PLACES.index(model.spot.place), model.spot.title.lower(), model.spot.backend))

@@ -1,23 +1,22 @@
-"""Whether a model fits in memory: what it takes against what the system calls available, or what a GPU that will be used has
-free."""
+"""Whether a model fits in memory: its needs against the memory that the system calls available, or that is free on the GPU."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ...backends.files.memory import USUAL, Needs
+from ...backends.options import LoadOptions
 from ..text.amounts import size_of
 
 LEAST = 1024
-"""Tokens below which a chat is not worth loading a model for."""
+"""Fewest tokens of context worth loading a model for."""
 
 PROBE_SECONDS = 30
 GPU_LIBRARIES = ("cuda", "hip", "xpu", "vulkan", "sycl")
@@ -43,32 +42,32 @@ print(json.dumps(free))
 
 @dataclass(frozen=True, slots=True)
 class FreeMemory:
-    """Memory that is free where models are loaded."""
+    """Free memory where models are loaded."""
 
     free: int
     """Bytes."""
     where: str
-    """Where, in words: in memory, on the GPU."""
+    """Its place in words: in memory, on the GPU."""
     gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFit:
-    """The memory that a model needs, and whether it is there."""
+    """Whether a model fits in memory."""
 
     verdict: Literal["fits", "short", "too large", "unknown"]
-    """short: with a shorter conversation than usual."""
-    told: str = ""
-    """How it was judged, as a sentence."""
+    """short: fits with a shorter conversation than usual."""
+    sentence: str = ""
+    """The verdict with its reasons."""
 
 
 def room(device: str = "auto", gpu_layers: int | None = None, ours: int = 0) -> FreeMemory:
-    """What is free.
+    """Return the free memory for another model.
 
     Args:
         device: the setting.
         gpu_layers: the setting; 0 keeps GGUF files off the GPU.
-        ours: bytes that come back when the loaded model goes.
+        ours: bytes that the loaded model frees when it is unloaded.
     """
     import psutil
 
@@ -78,15 +77,16 @@ def room(device: str = "auto", gpu_layers: int | None = None, ours: int = 0) -> 
 
 
 def _built_for_gpus() -> bool:
-    """Whether an installed runtime is built for GPUs with memory of their own; no runtime is imported."""
-    packages = [found.origin for name in ("torch", "llama_cpp") if (found := find_spec(name)) is not None and found.origin]
+    """Whether an installed runtime is built for GPUs; no runtime is imported."""
+    specs = [find_spec(name) for name in ("torch", "llama_cpp")]
+    packages = [spec.origin for spec in specs if spec is not None and spec.origin]
     libraries = [file.name for origin in packages for file in Path(origin).with_name("lib").glob("*")]
     return any(kind in name for name in libraries for kind in GPU_LIBRARIES)
 
 
 @lru_cache(1)
 def gpu_free() -> int:
-    """Bytes that are free on the GPU with most of them, of those that the installed runtimes compute on; 0 without one."""
+    """Return the free bytes on the GPU with most of them, of the GPUs that the installed runtimes use; 0 without one."""
     if not _built_for_gpus():
         return 0
     try:
@@ -96,25 +96,21 @@ def gpu_free() -> int:
         return 0
 
 
-def judge(needs: Needs, free: FreeMemory, options: Mapping[str, Any]) -> MemoryFit:
-    """Whether a model fits.
-
-    Args:
-        options: of a load: context, dtype, kv_type.
-    """
-    model = needs.footprint(gpu=free.gpu, dtype=options.get("dtype") or "auto", kv_type=options.get("kv_type") or "auto")
+def judge(needs: Needs, free: FreeMemory, options: LoadOptions) -> MemoryFit:
+    """Judge whether a model fits if it is loaded with these options."""
+    model = needs.footprint(gpu=free.gpu, dtype=options.dtype, kv_type=options.kv_type)
     if not model.weights:
         return MemoryFit("unknown", "Its memory use is unknown.")
-    asked = options.get("context")
-    tokens = min(asked or USUAL, needs.context or asked or USUAL)
+    context = options.context or USUAL
+    tokens = min(context, needs.context or context)
     cache = model.cache(tokens)
     parts = f"{size_of(model.weights)} of weights{' as float32' if model.widened else ''}"
     parts += f" and {size_of(cache)} of KV cache for {tokens:,} tokens" if cache else ", KV cache not counted"
-    there = f"{size_of(free.free)} free {free.where}"
+    available = f"{size_of(free.free)} free {free.where}"
     if model.base + cache <= free.free:
-        return MemoryFit("fits", f"Fits: {parts}; {there}.")
+        return MemoryFit("fits", f"Fits: {parts}; {available}.")
     left = free.free - model.base
     shorter = int(left / model.token) // 256 * 256 if model.token and left > 0 else 0
     if shorter >= LEAST:
-        return MemoryFit("short", f"Fits with {shorter:,} tokens of context (--context {shorter}): {parts}; {there}.")
-    return MemoryFit("too large", f"Too large: {parts}; {there}.")
+        return MemoryFit("short", f"Fits with {shorter:,} tokens of context (--context {shorter}): {parts}; {available}.")
+    return MemoryFit("too large", f"Too large: {parts}; {available}.")

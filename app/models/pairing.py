@@ -1,5 +1,5 @@
-"""Which model can draft for which, and why not: judged from the files, by the rule that the methods themselves apply. And which
-kinds of drafter to look for on the Hub."""
+"""Pairs of target and draft model: whether one can draft for the other, judged from the files by the rule that the methods
+apply; and the kinds of drafter to look for on the Hub."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = {
     "PARD": ("PARD", "pard"),
     "mtp": ("MTP layers in the model's own checkpoint", "mtp"),
 }
-"""The word by which people name a kind of drafter on the Hub → what it is called here, and its method."""
+"""Word for a kind of drafter in names on the Hub → its name here, and its method."""
 
 FAMILIES = {
     "llama": ("eagle3", "medusa", "PARD"),
@@ -48,18 +48,17 @@ FAMILIES = {
     "deepseekv3": ("mtp",),
     "mimo": ("mtp",),
 }
-"""Architecture, in either runtime's words without their signs → the kinds that have been published for such models and draft
-here."""
+"""Architecture, in either runtime's spelling without punctuation → published kinds of drafter for it that work here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A kind of drafter that there is for models of a family."""
+class DrafterKind:
+    """A kind of drafter that exists for a family of models."""
 
     title: str
     method: str
     search: str
-    """What to search the Hub for."""
+    """Words to search the Hub for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +67,13 @@ class Pairing:
 
     able: bool
     reason: str = ""
-    """A sentence: why not, or what is in doubt."""
+    """A sentence: the reason why not, or a doubt."""
 
 
 def pair(library: Library, target: FoundModel, draft: FoundModel) -> Pairing:
-    """Whether a model can draft for a target. Reads both vocabularies, so it blocks."""
+    """Judge whether a model can draft for a target. Reads both vocabularies, so it blocks."""
     if (head := draft.card.head) is not None:
-        if draft.spot.spec == BUILTIN_EAGLE:  # it comes for both runtimes, and loads as its target's has it
+        if draft.spot.spec == BUILTIN_EAGLE:  # it ships for both runtimes, and loads on its target's
             file = builtin_gguf if target.card.backend == "llama.cpp" else builtin_path
             head = library.card(file(BUILTIN_EAGLE)).head or head
         return _fits(library, target, draft, head)
@@ -82,10 +81,11 @@ def pair(library: Library, target: FoundModel, draft: FoundModel) -> Pairing:
         return Pairing(False, draft.problem)
     if same(target, draft):
         return Pairing(False, "This is the target itself.")
-    ours, theirs = target.card.parameters, draft.card.parameters
+    ours = target.card.parameters
+    theirs = draft.card.parameters
     if ours and theirs > ours * MOST_SHARE:
-        larger = "larger than" if theirs > ours else "as large as" if theirs == ours else "hardly smaller than"
-        return Pairing(False, f"It is {larger} the target, so drafting with it would only cost time.")
+        size = {1: "larger than", 0: "as large as", -1: "hardly smaller than"}[(theirs > ours) - (theirs < ours)]
+        return Pairing(False, f"It is {size} the target, so drafting with it would only cost time.")
     try:
         left, right = library.vocabulary(target.spot.path), library.vocabulary(draft.spot.path)
     except UserError as error:
@@ -99,7 +99,7 @@ def pair(library: Library, target: FoundModel, draft: FoundModel) -> Pairing:
 
 
 def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format) -> Pairing:
-    """Whether a trained drafter fits a target, by the shapes of its tensors."""
+    """Judge whether a trained drafter fits a target, by the shapes of its tensors."""
     # The built-in model is loaded on the runtime that its drafter needs.
     gguf = head.runtime == "llama.cpp"
     card = library.card(builtin_gguf() if gguf else builtin_path()) if target.spot.spec == BUILTIN else target.card
@@ -127,34 +127,36 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
     return Pairing(True)
 
 
-def wanted(target: FoundModel) -> list[Wanted]:
-    """The kinds of trained drafter to look for; not those that a model brings itself."""
+def drafter_kinds(target: FoundModel) -> list[DrafterKind]:
+    """List the kinds of trained drafter to look for, without those in the model's own checkpoint."""
     if target.spot.spec == BUILTIN:
         return []
     family = re.sub("[^a-z0-9]|text$|forcausallm$", "", target.card.architecture.lower())
     words = FAMILIES.get(family, ())
-    return [Wanted(*KINDS[word], f"{_plain_name(target)} {word}") for word in words if word != "mtp" or target.card.mtp is None]
+    name = _plain_name(target)
+    return [DrafterKind(*KINDS[word], f"{name} {word}") for word in words if word != "mtp" or target.card.mtp is None]
 
 
 def look_for(target: FoundModel) -> str:
-    """The same as a sentence; empty where there is nothing to look for."""
-    card, found = target.card, wanted(target)
-    if target.spot.spec == BUILTIN or (not found and card.mtp is not None):
+    """Say which drafters to look for; empty if there is nothing to look for."""
+    card = target.card
+    kinds = drafter_kinds(target)
+    if target.spot.spec == BUILTIN or (not kinds and card.mtp is not None):
         return ""
-    if not found:
+    if not kinds:
         return (
             f"No trained drafters are known for {one_line(card.architecture) or 'this kind of model'}: look for a smaller "
             "model with the same vocabulary (method draft), or train a head (docs/models.md)."
         )
-    searches = ", ".join(f"“{each.search}” ({each.title}, method {each.method})" for each in found)
+    searches = ", ".join(f"“{kind.search}” ({kind.title}, method {kind.method})" for kind in kinds)
     sizes = [f"{card.width:,} wide"] * bool(card.width) + [f"{card.layers:,} layers"] * bool(card.layers)
     sizes += [f"{card.vocabulary:,} tokens"] * bool(card.vocabulary)
-    made = f" ({', '.join(sizes)})" if sizes else ""
-    return f"On the Hub, search for {searches}. A drafter has to be made for this very model{made}."
+    shape = f" ({', '.join(sizes)})" if sizes else ""
+    return f"On the Hub, search for {searches}. A drafter has to be made for this very model{shape}."
 
 
 def _plain_name(target: FoundModel) -> str:
-    """A model's name as those of its drafters begin: without its owner and its quantization."""
+    """Return a model's name without its owner and quantization, as the names of its drafters begin."""
     name = one_line(target.spot.title).rpartition("/")[2]
     name = re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
     if kind := quantization_in(name):
@@ -163,7 +165,7 @@ def _plain_name(target: FoundModel) -> str:
 
 
 def same(one: FoundModel, other: FoundModel) -> bool:
-    """Whether two entries are one model; the built-in one is, on either runtime."""
+    """Whether two entries are the same model; the built-in model of both runtimes is."""
     if one.spot.path == other.spot.path:
         return True
     return one.spot.spec == other.spot.spec == BUILTIN

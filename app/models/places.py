@@ -1,5 +1,4 @@
-"""Where models lie: the places that other programs put them into, and folders that the user names; and which were loaded
-lately."""
+"""The places of models: those of other programs, and folders that the user names; and the models that were used lately."""
 
 from __future__ import annotations
 
@@ -18,58 +17,59 @@ from ...plain_file import hub_cache, read_json, read_text, stand_somewhere, user
 from ..settings.locations import data_folder
 
 DEPTH = 4
-"""Folders below each other that are looked into."""
+"""Levels of folders that are searched."""
 
 MOST_FOLDERS = 2000
-"""Folders of one place that are looked into: a chat may be started in a home folder."""
+"""Most folders of one place that are searched: a chat may be started in a home folder."""
 
 MOST_RECENT = 20
-"""Models that were loaded lately, of which the names are kept."""
+"""Number of models in the list of those used lately."""
 
 PLACES = ("Built-in", "Recently used", "This folder", "Your folders", "Hugging Face cache", "LM Studio", "Ollama")
-"""The places, in the order in which they are shown."""
+"""The places, in the order of the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpot:
-    """A place on this machine where a model lies, not looked into yet."""
+    """The place of a model on this machine; its files are not read yet."""
 
     place: str
     """One of PLACES."""
     spec: str
-    """What loads it."""
+    """Name that loads it."""
     path: Path
     """Its folder or GGUF file."""
     title: str
-    """What it is called in a list."""
+    """Its name in a list."""
     backend: str = "auto"
     revision: str | None = None
     remark: str = ""
-    """Why there is nothing more to tell (a place that may not be read); `path` is not looked into then."""
+    """The reason why `path` cannot be read, if so."""
 
 
-def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | None = None) -> Iterator[ModelSpot]:
-    """Every model in a known place, each file once, in the order of PLACES.
+def spots(recent: Sequence[str] = (), named: Sequence[str] = (), folder: Path | None = None) -> Iterator[ModelSpot]:
+    """Yield every model in a known place, each file once, in the order of PLACES.
 
     Args:
-        recent: models that were loaded lately, as they were named.
+        recent: names of models that were used lately.
         named: folders from the settings.
+        folder: in place of the current folder.
     """
-    seen: set[Path] = set()
+    files: set[Path] = set()
     for spot in (
         *_built_in(),
         *_recent(recent),
-        *_below("This folder", here or _current_folder(), depth=2),
-        *(spot for folder in named for spot in _below("Your folders", user_path(folder))),
+        *_below("This folder", folder or _current_folder(), depth=2),
+        *(spot for name in named for spot in _below("Your folders", user_path(name))),
         *_hub(hub_cache()),
-        *(spot for folder in _lm_studio() for spot in _below("LM Studio", folder)),
+        *(spot for models in _lm_studio() for spot in _below("LM Studio", models)),
         *_ollama(),
     ):
         file = _real(spot.path)
         if spot.place != "Built-in" and not spot.remark:
-            if file in seen:
+            if file in files:
                 continue
-            seen.add(file)
+            files.add(file)
         yield spot
 
 
@@ -104,7 +104,7 @@ def _recent(specs: Sequence[str]) -> Iterator[ModelSpot]:
 
 
 def is_first_part(name: str) -> bool:
-    """Whether a file's name is that of a whole GGUF model, or of the first of its parts."""
+    """Whether a file's name is that of a complete GGUF model, or of the first of its parts."""
     if not name.lower().endswith(".gguf") or any(word.strip("*") in name for word in IGNORED):
         return False
     part = PART.search(name[: -len(".gguf")])
@@ -112,14 +112,15 @@ def is_first_part(name: str) -> bool:
 
 
 def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[ModelSpot]:
-    """Models in a folder and below it; links are followed, hidden folders are not looked into."""
-    waiting, looked = [(top, 0)], set[Path]()
-    while waiting and len(looked) < MOST_FOLDERS:
+    """Yield the models in a folder and below it; links are followed, hidden folders are skipped."""
+    waiting = [(top, 0)]
+    searched: set[Path] = set()
+    while waiting and len(searched) < MOST_FOLDERS:
         folder, level = waiting.pop(0)
         real = _real(folder)
-        if real in looked:
+        if real in searched:
             continue
-        looked.add(real)
+        searched.add(real)
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             if is_model(folder):
@@ -142,13 +143,13 @@ def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[ModelSpot]:
 
 
 def _title(path: Path, top: Path) -> str:
-    """The path below the place it was found in; a GGUF file without its ending."""
+    """Return the path below its place, for a GGUF file without the suffix."""
     inner = path.relative_to(top).as_posix() if path != top else path.name or str(path)
     return inner.removesuffix(".gguf")
 
 
 def _hub(cache: Path) -> Iterator[ModelSpot]:
-    """The models in huggingface_hub's cache, each at the commit that its name loads without the Hub."""
+    """Yield the models in huggingface_hub's cache, each at the commit that its name loads offline."""
     try:
         folders = sorted(entry for entry in cache.iterdir() if entry.name.startswith("models--"))
     except PermissionError:
@@ -159,16 +160,17 @@ def _hub(cache: Path) -> Iterator[ModelSpot]:
     for folder in folders:
         name = folder.name.removeprefix("models--").replace("--", "/")
         try:
-            commits, seen = snapshots(folder), set[str]()
+            commits = snapshots(folder)
+            specs: set[str] = set()
             if model := next(filter(is_model, commits), None):
                 yield ModelSpot("Hugging Face cache", name, model, name, revision=model.name)
             for snapshot in commits:
                 files = ggufs(snapshot)
                 for file in filter(is_first_part, files):
                     spec = _hub_spec(name, file, files)
-                    if (spec or file) in seen:
+                    if (spec or file) in specs:
                         continue
-                    seen.add(spec or file)
+                    specs.add(spec or file)
                     spot = ModelSpot("Hugging Face cache", spec, snapshot / file, spec, revision=snapshot.name)
                     yield spot if spec else ModelSpot(spot.place, str(spot.path), spot.path, f"{name} · {Path(file).stem}")
         except OSError:
@@ -176,23 +178,23 @@ def _hub(cache: Path) -> Iterator[ModelSpot]:
 
 
 def _hub_spec(name: str, file: str, files: list[str]) -> str:
-    """`owner/name:Q4_K_M` where that leads to this file; empty where it leads to another."""
+    """Return `owner/name:Q4_K_M` if that loads this file; empty if it loads another."""
     kind = quantization_in(Path(file).name)
-    found = files_of(kind, files) if kind else []
-    return f"{name}:{kind}" if found and found[0] == file else ""
+    loaded = files_of(kind, files) if kind else []
+    return f"{name}:{kind}" if loaded and loaded[0] == file else ""
 
 
 def _lm_studio() -> Iterator[Path]:
-    """LM Studio's folders of models, of today and before."""
+    """Yield LM Studio's folders of models, the present and the former one."""
     pointer = Path("~/.lmstudio-home-pointer").expanduser()
     homes = [Path("~/.lmstudio").expanduser(), Path("~/.cache/lm-studio").expanduser()]
     try:
-        if pointer.is_file() and (named := read_text(pointer).strip()):
-            homes.insert(0, Path(named))
+        if pointer.is_file() and (home := read_text(pointer).strip()):
+            homes.insert(0, Path(home))
     except OSError:
         pass
-    for home in dict.fromkeys(homes):
-        if (models := home / "models").is_dir():
+    for folder in dict.fromkeys(homes):
+        if (models := folder / "models").is_dir():
             yield models
 
 
@@ -200,16 +202,8 @@ def _ollama() -> Iterator[ModelSpot]:
     for folder in ollama.folders():
         try:
             for name, file in ollama.listed(folder):
-                if os.access(file, os.R_OK):
-                    yield ModelSpot("Ollama", name, file, name.removeprefix(ollama.PREFIX))
-                else:
-                    yield ModelSpot(
-                        "Ollama",
-                        "",
-                        file,
-                        name.removeprefix(ollama.PREFIX),
-                        remark=f"You do not have permission to read {file}.",
-                    )
+                remark = "" if os.access(file, os.R_OK) else f"You do not have permission to read {file}."
+                yield ModelSpot("Ollama", "" if remark else name, file, name.removeprefix(ollama.PREFIX), remark=remark)
         except PermissionError:
             yield ModelSpot("Ollama", "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
         except OSError:
@@ -221,18 +215,18 @@ def _recent_file() -> Path:
 
 
 def recent() -> list[str]:
-    """Names of the models that were loaded lately, the latest first."""
+    """Return the names of the models that were used lately, the latest first."""
     try:
-        found = read_json(_recent_file())
+        specs = read_json(_recent_file())
     except (OSError, ValueError):
         return []
-    return [spec for spec in found if isinstance(spec, str)][:MOST_RECENT] if isinstance(found, list) else []
+    return [spec for spec in specs if isinstance(spec, str)][:MOST_RECENT] if isinstance(specs, list) else []
 
 
 def remember(spec: str) -> None:
-    """Put one first. What cannot be written is not remembered: nothing depends on it."""
-    known = recent()
-    if known[:1] == [spec]:
+    """Put a model first in the list of those used lately. A write error is ignored: nothing depends on the list."""
+    specs = recent()
+    if specs[:1] == [spec]:
         return
     with suppress(OSError):
-        write_json(_recent_file(), [spec, *(each for each in known if each != spec)][:MOST_RECENT])
+        write_json(_recent_file(), [spec, *(other for other in specs if other != spec)][:MOST_RECENT])

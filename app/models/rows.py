@@ -1,31 +1,30 @@
-"""What the list of models shows: rows and details, made safe to draw. Knows nothing of the screen."""
+"""Rows of the list of models, safe to draw on any screen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
 
 from ...backends.files.memory import Needs, needs_of
 from ...backends.files.model_card import Card
-from ...backends.options import BUILTIN
+from ...backends.options import BUILTIN, LoadOptions
 from ..text.amounts import count_of, size_of, time_of
 from ..text.cells import fit, has_words, one_line, width
 from ..text.lines import StyledLine, cut, length, line
 from .downloads import Download
 from .hub import Offer, Repository
-from .library import FoundModel
+from .library import FoundModel, in_order
 from .memory import FreeMemory, MemoryFit, judge
 from .pairing import Pairing
-from .places import PLACES
 
 ARCHITECTURE, PARAMETERS, QUANTIZATION, SIZE, VERDICT = 12, 7, 8, 8, 12
-"""Cells of the columns."""
+"""Widths of the columns in cells."""
 WIDE, MIDDLE = 84, 58
-"""Cells from which the architecture is shown, and from which the parameters are and verdicts are told in words."""
+"""Widths from which the architecture is shown, and from which the parameters are, and verdicts in words."""
 
 NO_DRAFT = "no draft model"
-"""Key of the row that loads a target alone."""
+"""Key of the row that loads a target without a draft model."""
 
 BAR_CELLS = 10
 
@@ -35,82 +34,83 @@ VERDICTS = {
     "too large": ("✗", "too large", "$error"),
     "unknown": ("?", "unknown", "$quiet"),
 }
-"""What is judged → sign, word, style."""
+"""Verdict → sign, word, style."""
 
 DRAFTER = ("◇", "drafter", "$accent")
-"""What stands in place of a verdict, for a trained drafter."""
+"""Sign, word, style of a trained drafter in place of a verdict."""
 
 
 def needs_of_offer(repository: Repository, offer: Offer) -> Needs:
-    """The memory that an offer on the Hub needs."""
+    """Compute the memory needs of an offer on the Hub."""
     if offer.kind == "gguf":
         return Needs("llama.cpp", offer.weights, offer.weights, repository.context, repository.cache_numbers)
-    held = repository.parameters * 4 if offer.quantization in ("BF16", "F16") else offer.weights
-    return Needs("transformers", offer.weights, max(held, offer.weights), repository.context, repository.cache_numbers)
+    widened = repository.parameters * 4 if offer.quantization in ("BF16", "F16") else offer.weights
+    return Needs("transformers", offer.weights, max(widened, offer.weights), repository.context, repository.cache_numbers)
 
 
-def fit_of(found: FoundModel, room: FreeMemory | None, options: Mapping[str, Any]) -> MemoryFit:
-    """Whether a model on the disk fits; unknown as long as the room is."""
-    if room is None or found.problem:
+def fit_of(model: FoundModel, room: FreeMemory | None, options: LoadOptions) -> MemoryFit:
+    """Judge whether a model on the disk fits; unknown as long as the free memory is."""
+    if room is None or model.problem:
         return MemoryFit("unknown")
-    return judge(needs_of(found.card), room, options)
+    return judge(needs_of(model.card), room, options)
 
 
 def runtime_and_size(card: Card) -> str:
-    """Runtime, quantization and size of a model, as many as are known."""
+    """Write the runtime, quantization and size of a model, as far as they are known."""
     return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))
 
 
-def matches(found: FoundModel, text: str) -> bool:
-    """Whether all words of a search are in what is shown of a model."""
-    card, spot = found.card, found.spot
+def matches(model: FoundModel, query: str) -> bool:
+    """Whether a model's row has all words of a search."""
+    card = model.card
+    spot = model.spot
     runtime = "gguf llama.cpp" if card.backend == "llama.cpp" else "safetensors transformers"
-    shown = f"{spot.title} {spot.place} {card.architecture} {card.quantization} {runtime}"
-    return has_words(shown, text)
+    return has_words(f"{spot.title} {spot.place} {card.architecture} {card.quantization} {runtime}", query)
 
 
-def title_of(found: FoundModel) -> str:
-    spot = found.spot
+def title_of(model: FoundModel) -> str:
+    spot = model.spot
     both = spot.place == "Built-in" and spot.spec == "builtin"
     return one_line(spot.title) + (f" · {spot.backend}" if both else "")
 
 
-def model_row(found: FoundModel, fit: MemoryFit, mark: tuple[str, str] = ("", "")) -> ModelRow:
-    card = found.card
-    problem = bool(found.problem)
+def model_row(model: FoundModel, fit: MemoryFit, mark: tuple[str, str] = ("", "")) -> ModelRow:
+    card = model.card
+    problem = bool(model.problem)
     verdict = ("✗", "unusable", "$error") if problem else VERDICTS[fit.verdict]
     return ModelRow(
-        found.key,
-        title_of(found) + (" · MTP" if card.mtp is not None and not card.mtp.problem else ""),
+        model.key,
+        title_of(model) + (" · MTP" if card.mtp is not None and not card.mtp.problem else ""),
         mark,
-        one_line(card.architecture),
-        count_of(card.parameters),
-        one_line(card.quantization),
-        size_of(card.size) if card.size else "",
-        DRAFTER if card.head is not None else verdict,
+        architecture=one_line(card.architecture),
+        parameters=count_of(card.parameters),
+        quantization=one_line(card.quantization),
+        size=size_of(card.size) if card.size else "",
+        verdict=DRAFTER if card.head is not None else verdict,
         faint=problem and card.head is None,
     )
 
 
-def all_rows(
-    found: Sequence[FoundModel], room: FreeMemory | None, options: Mapping[str, Any], marks: Mapping[object, tuple[str, str]]
-) -> list[ModelRow]:
-    """Every model, under the name of its place."""
-    out: list[ModelRow] = []
-    for place in PLACES:
-        here = [each for each in found if each.spot.place == place]
-        if here:
-            out.append(ModelRow(None, place))
-            out += [model_row(each, fit_of(each, room, options), marks.get(each.key, ("", ""))) for each in here]
-    return out
+Marks = Mapping[object, tuple[str, str]]
+"""Key of a row → the sign before its title, and the sign's style."""
+
+
+def all_rows(models: Sequence[FoundModel], room: FreeMemory | None, options: LoadOptions, marks: Marks) -> list[ModelRow]:
+    """List all models by place."""
+    rows: list[ModelRow] = []
+    for place, group in groupby(in_order(models), key=lambda model: model.spot.place):
+        rows.append(ModelRow(None, place))
+        rows += [model_row(model, fit_of(model, room, options), marks.get(model.key, ("", ""))) for model in group]
+    return rows
 
 
 def spaced(rows: Sequence[ModelRow], height: int) -> list[ModelRow]:
-    """Rows with a blank one before each heading but the first, where all of that can be seen at once."""
+    """Put a blank row before each heading but the first if all rows then fit in the height."""
     gaps = sum(row.heading for row in rows[1:])
     if len(rows) + gaps > height:
         return list(rows)
-    return [each for i, row in enumerate(rows) for each in ((ModelRow(None, ""), row) if i and row.heading else (row,))]
+    blank = ModelRow(None, "")
+    return [line for i, row in enumerate(rows) for line in ((blank, row) if i and row.heading else (row,))]
 
 
 def download_rows(downloads: Iterable[Download]) -> list[ModelRow]:
@@ -139,42 +139,41 @@ def _download_row(download: Download) -> ModelRow:
 
 
 def draft_rows(
-    target: FoundModel, found: Sequence[FoundModel], pairings: Mapping[object, Pairing], marks: Mapping[object, tuple[str, str]]
+    target: FoundModel, models: Sequence[FoundModel], pairings: Mapping[object, Pairing], marks: Marks
 ) -> list[ModelRow]:
-    """Every model as a draft model for one: those that can, those that nobody has looked at yet, those that cannot, and why."""
-    own = target.spot.spec == BUILTIN
-    note = target.card.mtp.sentence if target.card.mtp else "load the model alone"
-    alone = ModelRow(
-        NO_DRAFT,
-        "Its own drafters" if own else "No draft model",
-        note="loaded when a method needs them" if own else note,
-    )
-    out = [ModelRow(None, f"Draft models for {title_of(target)}"), alone]
-    able = [each for each in found if (p := pairings.get(each.key)) is not None and p.able]
-    waiting = [each for each in found if each.key not in pairings]
-    unable = [each for each in found if (p := pairings.get(each.key)) is not None and not p.able]
-    out += [_draft_row(each, pairings[each.key], marks) for each in able]
-    out += [_draft_row(each, None, marks) for each in waiting]
+    """List all models as draft models for one: those that can, those that are not judged yet, those that cannot and why."""
+    if target.spot.spec == BUILTIN:
+        alone = ModelRow(NO_DRAFT, "Its own drafters", note="loaded when a method needs them")
+    else:
+        mtp = target.card.mtp
+        alone = ModelRow(NO_DRAFT, "No draft model", note=mtp.sentence if mtp else "load the model alone")
+    rows = [ModelRow(None, f"Draft models for {title_of(target)}"), alone]
+    able = [model for model in models if model.key in pairings and pairings[model.key].able]
+    waiting = [model for model in models if model.key not in pairings]
+    unable = [model for model in models if model.key in pairings and not pairings[model.key].able]
+    rows += [_draft_row(model, pairings.get(model.key), marks) for model in (*able, *waiting)]
     if unable:
-        out.append(ModelRow(None, "Cannot draft for it"))
-        out += [_draft_row(each, pairings[each.key], marks) for each in unable]
-    return out
+        rows.append(ModelRow(None, "Cannot draft for it"))
+        rows += [_draft_row(model, pairings[model.key], marks) for model in unable]
+    return rows
 
 
-def _draft_row(found: FoundModel, pairing: Pairing | None, marks: Mapping[object, tuple[str, str]]) -> ModelRow:
-    card = found.card
+def _draft_row(model: FoundModel, pairing: Pairing | None, marks: Marks) -> ModelRow:
+    card = model.card
     if pairing is None:
-        note, style = "checking …", "$quiet"
+        note = "checking …"
+        style = "$quiet"
     elif pairing.able:
         fits = f"{card.head.title} drafter that fits" if card.head else f"same vocabulary{' · PARD' if card.pard else ''}"
         note = one_line(pairing.reason) or fits
         style = "$warning" if pairing.reason else "$success"
     else:
-        note, style = one_line(pairing.reason), "$quiet"
+        note = one_line(pairing.reason)
+        style = "$quiet"
     return ModelRow(
-        found.key,
-        title_of(found),
-        marks.get(found.key, ("", "")),
+        model.key,
+        title_of(model),
+        marks.get(model.key, ("", "")),
         parameters=count_of(card.parameters),
         size=size_of(card.size) if card.size else "",
         note=note,
@@ -184,7 +183,7 @@ def _draft_row(found: FoundModel, pairing: Pairing | None, marks: Mapping[object
 
 
 def offer_rows(
-    repository: Repository, room: FreeMemory | None, options: Mapping[str, Any], downloads: Mapping[str, Download]
+    repository: Repository, room: FreeMemory | None, options: LoadOptions, downloads: Mapping[str, Download]
 ) -> list[ModelRow]:
     about = [one_line(repository.name), one_line(repository.architecture)]
     about += [f"{count_of(repository.parameters)} parameters"] if repository.parameters else []
@@ -197,19 +196,19 @@ def offer_rows(
             out.append(_download_row(download))
             continue
         fit = judge(needs_of_offer(repository, offer), room, options) if room is not None else MemoryFit("unknown")
-        here = offer.here or download is not None
+        on_disk = offer.here or download is not None
         title = "safetensors" if offer.kind == "safetensors" else offer.spec.partition(":")[2]
         files = f" · {len(offer.files)} files" if len(offer.files) > 1 else ""
         out.append(
             ModelRow(
                 ("offer", offer.spec),
                 one_line(title + files),
-                ("●", "$success") if here else ("", ""),
-                "here" if here else "",
-                count_of(repository.parameters),
-                one_line(offer.quantization),
-                size_of(offer.size),
-                VERDICTS[fit.verdict],
+                ("●", "$success") if on_disk else ("", ""),
+                architecture="here" if on_disk else "",
+                parameters=count_of(repository.parameters),
+                quantization=one_line(offer.quantization),
+                size=size_of(offer.size),
+                verdict=VERDICTS[fit.verdict],
             )
         )
     return out
@@ -233,7 +232,7 @@ class ModelRow:
     """A row of the list of models. Its texts are safe to draw already."""
 
     key: object
-    """What it stands for; None for a heading, which the cursor passes over."""
+    """Identity of its model, offer or download; None for a heading, which the cursor skips."""
     title: str
     mark: tuple[str, str] = ("", "")
     """A sign before the title, and its style."""
@@ -244,7 +243,7 @@ class ModelRow:
     verdict: tuple[str, str, str] = ("", "", "")
     """A sign, the same in a word, and their style."""
     note: str = ""
-    """A sentence in place of the columns but size and parameters, cut where there is no room."""
+    """A sentence in place of the columns except size and parameters; cut where it is too long."""
     faint: bool = False
 
     @property

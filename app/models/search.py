@@ -1,6 +1,6 @@
-"""What the list of models finds out, in threads: the models here, the memory that is free, who can draft, what the Hub offers.
+"""The search behind the list of models, in threads: the models on this machine, free memory, possible draft models, the Hub.
 
-`poll` takes in what the threads brought; everything else is read by the thread that polls.
+`poll` applies the results of the threads; all other fields belong to the thread that polls.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class ModelSearch:
     """The search for models while the list is open.
 
     Args:
-        library: what earlier openings found.
+        library: with the results of earlier searches.
         folders: the user's own folders of models.
-        measure: what is free for another model; called in a thread.
-        servers: those of the settings.
+        measure: returns the free memory for another model; called in a thread.
+        servers: those in the settings.
     """
 
     def __init__(
@@ -39,30 +39,32 @@ class ModelSearch:
         measure: Callable[[], FreeMemory],
         servers: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        self._library, self._folders, self._measure = library, folders, measure
+        self._library = library
+        self._folders = folders
+        self._measure = measure
         self._servers = servers or {}
         self.served: list[FoundServer] = []
-        """What the servers of the settings answer."""
+        """Answers of the servers in the settings."""
         self.room: FreeMemory | None = None
-        """None until it is known."""
-        self.found: dict[object, FoundModel] = {}
-        """Key → the model found."""
+        """Free memory; None until it is known."""
+        self.by_key: dict[object, FoundModel] = {}
+        """The models on this machine."""
         self.scanning = False
         self.repository: Repository | None = None
-        """What the Hub told last."""
+        """The Hub's last answer."""
         self._pairings: dict[object, dict[object, Pairing]] = {}
         self._judged: set[tuple[object, object]] = set()
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gone = threading.Event()
-        self._asked = 0
-        self._again = False  # whether something changed behind the search that is under way
+        self._queries = 0
+        self._again = False  # whether to search once more after the present search
 
     def close(self) -> None:
-        """What threads still find is nobody's business."""
+        """Discard the results of threads that still run."""
         self._gone.set()
 
     def poll(self) -> bool:
-        """Take in what threads have found; whether there was anything."""
+        """Apply the results of threads; return whether there were any."""
         changed = False
         while True:
             try:
@@ -72,42 +74,43 @@ class ModelSearch:
             changed = True
 
     def models(self) -> list[FoundModel]:
-        """The models found so far, in the order of the list."""
-        return in_order([*self.found.values()])
+        """List the models found so far."""
+        return in_order([*self.by_key.values()])
 
     def pairings(self, target: FoundModel) -> dict[object, Pairing]:
-        """Who can draft for a target, as far as it has been judged."""
+        """Return the pairings of a target with the models judged so far."""
         return self._pairings.setdefault(target.key, {})
 
     def scan(self) -> None:
-        """Look for models, once more if that is under way; those that are gone leave the list at the end."""
+        """Search for models, once more if a search is under way; deleted models leave the list at its end."""
         if self.scanning:
             self._again = True
             return
-        self.scanning, self._again = True, False
+        self.scanning = True
+        self._again = False
         self._start(self._scan)
         if self._servers:
             self._start(self._ask_servers)
 
     def _scan(self) -> None:
-        put, room = self._inbox.put, self._measure()
-        put(lambda: setattr(self, "room", room))
-        seen: set[object] = set()
+        room = self._measure()
+        self._inbox.put(lambda: setattr(self, "room", room))
+        keys: set[object] = set()
 
-        def take(found: FoundModel) -> Callable[[], None]:
-            return lambda: self.found.update({found.key: found})
+        def add(model: FoundModel) -> Callable[[], None]:
+            return lambda: self.by_key.update({model.key: model})
 
-        for found in self._library.look(recent(), self._folders, stopped=self._gone.is_set):
-            seen.add(found.key)
-            put(take(found))
+        for model in self._library.look(recent(), self._folders, stopped=self._gone.is_set):
+            keys.add(model.key)
+            self._inbox.put(add(model))
 
         def end() -> None:
             self.scanning = False
-            self.found = {key: found for key, found in self.found.items() if key in seen}
+            self.by_key = {key: model for key, model in self.by_key.items() if key in keys}
             if self._again:
                 self.scan()
 
-        put(end)
+        self._inbox.put(end)
 
     def _ask_servers(self) -> None:
         from .servers import ask
@@ -116,41 +119,42 @@ class ModelSearch:
         self._inbox.put(lambda: setattr(self, "served", served))
 
     def judge(self, target: FoundModel) -> None:
-        """Look at the vocabularies of those that have not been judged beside this target."""
-        known = self.pairings(target)
-        waiting = [each for each in self.models() if (target.key, each.key) not in self._judged]
-        self._judged.update((target.key, each.key) for each in waiting)
+        """Judge the models that are not paired with this target yet, by their vocabularies."""
+        pairings = self.pairings(target)
+        waiting = [model for model in self.models() if (target.key, model.key) not in self._judged]
+        self._judged.update((target.key, model.key) for model in waiting)
 
         def take(key: object, pairing: Pairing) -> Callable[[], None]:
-            return lambda: known.update({key: pairing})
+            return lambda: pairings.update({key: pairing})
 
         def work() -> None:
-            for each in waiting:
+            for model in waiting:
                 if self._gone.is_set():
                     return
-                self._inbox.put(take(each.key, pair(self._library, target, each)))
+                self._inbox.put(take(model.key, pair(self._library, target, model)))
 
         if waiting:
             self._start(work)
 
-    def ask_hub(self, name: str, told: Callable[[str], None]) -> None:
-        """Ask the Hub what it offers under a name; `repository` is None until it has answered.
+    def ask_hub(self, name: str, report: Callable[[str], None]) -> None:
+        """Ask the Hub for its offers under a name; `repository` is None until it has answered.
 
         Args:
             name: `owner/name`.
-            told: called by `poll` with what went wrong, empty if nothing did, unless something else was asked since.
+            report: called by `poll` with the error message, empty without an error, unless there was another query since.
         """
-        self._asked += 1
-        asked, self.repository = self._asked, None
+        self._queries += 1
+        self.repository = None
+        query = self._queries
 
         def answered(repository: Repository | None, sentence: str = "") -> None:
-            if asked == self._asked:
+            if query == self._queries:
                 self.repository = repository
-                told(one_line(sentence))
+                report(one_line(sentence))
 
         def work() -> None:
             try:
-                repository = look_up(name, cancelled=lambda: asked != self._asked or self._gone.is_set())
+                repository = look_up(name, cancelled=lambda: query != self._queries or self._gone.is_set())
             except Cancelled:
                 return
             except UserError as error:
@@ -165,8 +169,8 @@ class ModelSearch:
         self._start(work)
 
     def leave_hub(self) -> None:
-        """An answer that still comes is not wanted."""
-        self._asked += 1
+        """Discard the Hub's answer, also one that is still to come."""
+        self._queries += 1
         self.repository = None
 
     def _start(self, work: Callable[[], None]) -> None:

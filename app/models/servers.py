@@ -1,4 +1,4 @@
-"""What servers serve: those of the settings for the list of models, and any one for the shell."""
+"""The models of servers: those in the settings for the list of models, any other for the shell."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOST_MODELS = 100
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """A server that was found, as far as it answers."""
+    """A server's answer, or its error."""
 
     name: str
-    """The name that leads to it: a name of the settings, or an address."""
+    """Its name in the settings, or its address."""
     engine: str = ""
     version: str = ""
     method: str = ""
@@ -31,25 +31,25 @@ class FoundServer:
     """A sentence; empty if it answers."""
 
     def spec(self, model: str) -> str:
-        """How to name one of its models."""
+        """Return the name that loads one of its models."""
         return f"{self.name.partition('#')[0]}#{quote_model(model)}" if len(self.models) > 1 else self.name
 
 
 def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[FoundServer]:
-    """Ask servers, all at once; takes as long as the slowest, at most some ten seconds.
+    """Ask servers for their models, all at once; takes as long as the slowest, at most some ten seconds.
 
     Args:
-        names: of the settings, or addresses.
-        servers: those of the settings.
+        names: in the settings, or addresses.
+        servers: those in the settings.
     """
 
-    async def everyone() -> list[FoundServer]:
-        return list(await asyncio.gather(*(_asked(name, servers) for name in names)))
+    async def ask_all() -> list[FoundServer]:
+        return list(await asyncio.gather(*(_ask(name, servers) for name in names)))
 
-    return asyncio.run(everyone())
+    return asyncio.run(ask_all())
 
 
-async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundServer:
+async def _ask(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundServer:
     # Deferred: httpx takes 100 ms, and few have servers.
     from ...backends.remote.model import connect
 
@@ -66,20 +66,22 @@ async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundSe
     return FoundServer(name, served.engine, served.version, served.method, served.context, models)
 
 
-def server_rows(found: Sequence[FoundServer], text: str, loaded: str) -> list[ModelRow]:
-    """The servers' models for the list.
+def server_rows(servers: Sequence[FoundServer], query: str, loaded: str) -> list[ModelRow]:
+    """List the servers' models that match a search.
 
     Args:
-        loaded: the model in use, as it is named.
+        servers: with their models.
+        query: words of the search.
+        loaded: name of the loaded model.
     """
     rows = []
-    for server in found:
-        told = " · ".join(filter(None, (server.engine, server.method)))
+    for server in servers:
+        note = " · ".join(filter(None, (server.engine, server.method)))
         for model in server.models[:MOST_MODELS]:
             spec = server.spec(model)
             mark = ("●", "$primary") if spec == loaded else ("", "")
-            rows.append(ModelRow(("server", spec), one_line(f"{server.name} · {model}"), mark, note=one_line(told)))
+            rows.append(ModelRow(("server", spec), one_line(f"{server.name} · {model}"), mark, note=one_line(note)))
         if server.problem:
             rows.append(ModelRow(("server", server.name), one_line(server.name), note=server.problem, faint=True))
-    rows = [row for row in rows if has_words(f"{row.title} {row.note}", text)]
+    rows = [row for row in rows if has_words(f"{row.title} {row.note}", query)]
     return [ModelRow(None, "Servers"), *rows] if rows else []

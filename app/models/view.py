@@ -1,30 +1,47 @@
-"""What the list of models shows in each of its views, and what is told about its rows."""
+"""The views of the list of models: their rows, and the details of a row."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from textwrap import wrap
 
+from ...backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions
 from ...engine.options import draft_names
 from ..chat.dialogue import Dialogue
-from ..text.cells import one_line
-from . import details as telling
+from ..text.amounts import short_path, size_of
+from ..text.cells import fit, one_line
 from .downloads import Download, Downloads
-from .hub import Offer
+from .hub import Offer, Repository
 from .library import FoundModel
-from .rows import ModelRow, all_rows, download_rows, draft_rows, matches, offer_rows
+from .memory import FreeMemory, MemoryFit, judge
+from .pairing import Pairing, look_for
+from .rows import (
+    VERDICTS,
+    ModelRow,
+    about,
+    all_rows,
+    download_rows,
+    draft_rows,
+    fit_of,
+    matches,
+    needs_of_offer,
+    offer_rows,
+    title_of,
+)
 from .search import ModelSearch
 from .servers import server_rows
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
 """A name on the Hub."""
 
+Sentence = tuple[str, str, int]
+"""A sentence on the model under the cursor: text, style, most lines."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelsScope:
-    """Which models are listed: all (neither), those that may draft for one, or a repository's on the Hub."""
+    """The listed models: all (neither field), those that may draft for one, or a repository's on the Hub."""
 
     target: FoundModel | None = None
     repository: str = ""
@@ -34,71 +51,75 @@ EVERYTHING = ModelsScope()
 
 
 class ModelsView:
-    """The rows of the list of models, made of what was found.
+    """The rows of the list of models.
 
     Args:
-        looking: what has been found out so far.
+        looking: the search for models.
         downloads: under way or over.
-        dialogue: whose model is marked.
-        options: what a model would be loaded with.
+        dialogue: with the model to mark.
+        options: for loading a model.
     """
 
-    def __init__(self, looking: ModelSearch, downloads: Downloads, dialogue: Dialogue, options: Mapping[str, Any]) -> None:
-        self.looking, self.downloads, self.options = looking, downloads, options
+    def __init__(self, looking: ModelSearch, downloads: Downloads, dialogue: Dialogue, options: LoadOptions) -> None:
+        self.looking = looking
+        self.downloads = downloads
+        self.options = options
         self._dialogue = dialogue
         self.look = EVERYTHING
 
-    def rows(self, text: str) -> list[ModelRow]:
-        """The rows, narrowed by what is searched for."""
-        looking, look, downloads = self.looking, self.look, self.downloads.all
-        if look.repository:
-            told = looking.repository
-            return offer_rows(told, looking.room, self.options, downloads) if told is not None else []
-        shown = [each for each in looking.models() if matches(each, text)]
-        if look.target is not None:
-            return draft_rows(look.target, shown, looking.pairings(look.target), self.marks())
-        rows = [*download_rows(downloads.values()), *all_rows(shown, looking.room, self.options, self.marks())]
-        rows += server_rows(looking.served, text, self._dialogue.model)
-        if REPOSITORY.fullmatch(text):
-            name = one_line(text.partition(":")[0])
+    def rows(self, query: str) -> list[ModelRow]:
+        """List the rows that match a search."""
+        looking = self.looking
+        downloads = self.downloads.all
+        if self.look.repository:
+            repository = looking.repository
+            return offer_rows(repository, looking.room, self.options, downloads) if repository is not None else []
+        models = [model for model in looking.models() if matches(model, query)]
+        if (target := self.look.target) is not None:
+            return draft_rows(target, models, looking.pairings(target), self.marks())
+        rows = [*download_rows(downloads.values()), *all_rows(models, looking.room, self.options, self.marks())]
+        rows += server_rows(looking.served, query, self._dialogue.model)
+        if REPOSITORY.fullmatch(query):
+            name = one_line(query.partition(":")[0])
             rows.append(ModelRow(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
         return rows
 
     def marks(self) -> dict[object, tuple[str, str]]:
-        """The target and the draft models that are loaded."""
-        drafts = draft_names(self._dialogue.load.get("draft_model"))
+        """Mark the loaded target and draft models."""
+        draft_models = draft_names(self._dialogue.load.get("draft_model"))
         marks: dict[object, tuple[str, str]] = {}
-        for key, found in self.looking.found.items():
-            if self.is_loaded(found):
+        for key, model in self.looking.by_key.items():
+            if self.is_loaded(model):
                 marks[key] = ("●", "$primary")
-            elif found.spot.spec in drafts:
+            elif model.spot.spec in draft_models:
                 marks[key] = ("◇", "$accent")
         return marks
 
-    def is_loaded(self, found: FoundModel) -> bool:
+    def is_loaded(self, model: FoundModel) -> bool:
         """Whether this is the model in the engine, or the one that is being loaded."""
         dialogue = self._dialogue
-        if found.spot.spec != dialogue.model:
+        spot = model.spot
+        if spot.spec != dialogue.model:
             path = dialogue.info.path
-            return bool(path) and str(found.spot.path) == path and found.spot.place != "Built-in"
-        asked = str(dialogue.info.backend or dialogue.load.get("backend") or "auto")
-        return found.spot.backend in ("auto", asked) or asked == "auto"
+            return bool(path) and str(spot.path) == path and spot.place != "Built-in"
+        backend = str(dialogue.info.backend or dialogue.load.get("backend") or "auto")
+        return spot.backend in ("auto", backend) or backend == "auto"
 
     def loaded(self) -> object:
-        """Key of the target that is loaded, if it is in the list."""
+        """Return the key of the loaded target, if it is in the list."""
         return next((key for key, mark in self.marks().items() if mark[0] == "●"), None)
 
     def fetched(self, spec: str) -> object:
-        """Key of what is fetched from the Hub: of its download, then of the model here; None while it is in neither."""
+        """Return the key of a download's row, or after it that of the model; None if it has neither."""
         download = self.downloads.all.get(spec)
         if download is not None and download.state != "done":
             return ("download", spec)
-        here = (found for found in self.looking.models() if found.spot.place == "Hugging Face cache")
-        return next((found.key for found in here if found.spot.spec == spec), None)
+        cached = (model for model in self.looking.models() if model.spot.place == "Hugging Face cache")
+        return next((model.key for model in cached if model.spot.spec == spec), None)
 
     def found(self, row: ModelRow | None) -> FoundModel | None:
-        """The model here that a row shows."""
-        return self.looking.found.get(row.key) if row is not None else None
+        """Return the model of a row, if it is on this machine."""
+        return self.looking.by_key.get(row.key) if row is not None else None
 
     def offer(self, row: ModelRow | None) -> Offer | None:
         repository = self.looking.repository
@@ -115,12 +136,12 @@ class ModelsView:
         return None
 
     def here(self, offer: Offer) -> bool:
-        """Whether all of an offer is here, fetched before or since."""
+        """Whether an offer is completely on this machine."""
         download = self.downloads.all.get(offer.spec)
         return offer.here or (download is not None and download.state == "done")
 
     def verb(self, row: ModelRow | None) -> str:
-        """What enter does on a row; empty if nothing."""
+        """Name the action of enter on a row; empty if there is none."""
         if row is None:
             return ""
         if (download := self.download(row)) is not None:
@@ -129,25 +150,97 @@ class ModelsView:
             return "load" if self.here(offer) else "download"
         if isinstance(row.key, tuple) and row.key[0] == "look":
             return "ask"
-        if isinstance(row.key, tuple) and row.key[0] == "server":
-            return "" if row.faint else "load"
-        found = self.found(row)
-        useless = found is not None and found.problem and self.look == EVERYTHING  # a trained drafter is of use elsewhere
+        model = self.found(row)
+        # A trained drafter cannot be loaded as a target.
+        useless = model is not None and model.problem and self.look == EVERYTHING
         return "" if row.faint or useless else "load"
 
-    def about(self, row: ModelRow | None) -> list[telling.Sentence]:
+    def about(self, row: ModelRow | None) -> list[Sentence]:
+        """Describe a row in sentences."""
         if row is None:
             return []
         if (download := self.download(row)) is not None:
-            return telling.of_download(download)
+            return of_download(download)
         if isinstance(row.key, tuple) and row.key[0] == "server":
             return [(row.note, "$warning" if row.faint else "$foreground", 3)]
-        looking, target, options = self.looking, self.look.target, self.options
+        looking = self.looking
+        target = self.look.target
         if looking.repository is not None and (offer := self.offer(row)) is not None:
-            return telling.of_offer(looking.repository, offer, looking.room, options)
-        found = self.found(row)
+            return of_offer(looking.repository, offer, looking.room, self.options)
+        model = self.found(row)
         if target is None:
-            return telling.of_model(found, looking.room, options) if found is not None else []
-        if found is None:
-            return telling.of_target_alone(target)
-        return telling.of_draft(target, found, looking.pairings(target).get(found.key))
+            return of_model(model, looking.room, self.options) if model is not None else []
+        if model is None:
+            return of_target_alone(target)
+        return of_draft(target, model, looking.pairings(target).get(model.key))
+
+
+# Details
+
+
+def of_model(model: FoundModel, room: FreeMemory | None, options: LoadOptions) -> list[Sentence]:
+    """Describe a model on this machine: what it is, whether it fits, its path."""
+    sentences: list[Sentence] = [(about(model.card), "$foreground", 1)]
+    if model.problem:
+        sentences.append((one_line(model.problem), "$quiet" if model.card.head is not None else "$warning", 3))
+    else:
+        sentences.append(_of_fit(fit_of(model, room, options)))
+        if model.card.mtp is not None and model.card.mtp.problem:
+            sentences.append((one_line(model.card.mtp.sentence), "$quiet", 2))
+    return [*sentences, (short_path(model.spot.path), "$quiet", 1)]
+
+
+def of_draft(target: FoundModel, model: FoundModel, pairing: Pairing | None) -> list[Sentence]:
+    """Describe a model that might draft for a target."""
+    sentences: list[Sentence] = [(about(model.card), "$foreground", 1)]
+    if pairing is not None:
+        why = "its sizes fit" if model.card.head is not None else "the vocabulary is the same"
+        verdict = one_line(pairing.reason) or f"Can draft for {title_of(target)}: {why}."
+        sentences.append((verdict, "$success" if pairing.able and not pairing.reason else "$warning", 3))
+    return [*sentences, (short_path(model.spot.path), "$quiet", 1)]
+
+
+def of_target_alone(target: FoundModel) -> list[Sentence]:
+    """Describe the row without a draft model."""
+    if target.spot.spec == BUILTIN:
+        return [(f"{BUILTIN_DRAFT} and {BUILTIN_EAGLE}, each loaded when a method first needs it.", "$foreground", 2)]
+    mtp = f" {target.card.mtp.sentence}" if target.card.mtp is not None else ""
+    alone = f"No draft model. Methods that need one are not available.{mtp}"
+    return [(alone, "$foreground", 3), (look_for(target), "$quiet", 5)]
+
+
+def of_download(download: Download) -> list[Sentence]:
+    amount = f"{size_of(download.done)} of {size_of(download.total)} downloaded."
+    if download.state == "failed":
+        return [(one_line(download.sentence), "$warning", 4), (amount, "$quiet", 1)]
+    state = "Asking the Hub …" if download.state == "starting" else "Continues when you close this list."
+    return [(amount, "$foreground", 1), (state, "$quiet", 1)]
+
+
+def of_offer(repository: Repository, offer: Offer, room: FreeMemory | None, options: LoadOptions) -> list[Sentence]:
+    parts = [one_line(repository.name), one_line(offer.quantization)]
+    parts.append("GGUF on llama.cpp" if offer.kind == "gguf" else "safetensors on transformers")
+    parts += [f"{repository.context:,} tokens of context"] if repository.context else []
+    sentences: list[Sentence] = [(" · ".join(filter(None, parts)), "$foreground", 1)]
+    if room is not None:
+        sentences.append(_of_fit(judge(needs_of_offer(repository, offer), room, options)))
+    if offer.cached and not offer.here:
+        sentences.append((f"{size_of(offer.cached)} of {size_of(offer.size)} already downloaded.", "$quiet", 1))
+    if repository.gated and not offer.here:
+        sentences.append(("Accept its licence on its page on the Hub first, then run `hf auth login`.", "$warning", 2))
+    return sentences
+
+
+def _of_fit(verdict: MemoryFit) -> Sentence:
+    return verdict.sentence, VERDICTS[verdict.verdict][2], 3
+
+
+def lines(sentences: list[Sentence], cells: int, most: int) -> list[tuple[str, str]]:
+    """Break sentences into at most so many lines of so many cells; a longer one ends in an ellipsis."""
+    out: list[tuple[str, str]] = []
+    for text, style, limit in sentences:
+        pieces = wrap(text, cells, break_on_hyphens=False)
+        if len(pieces) > limit:
+            pieces = [*pieces[: limit - 1], " ".join(pieces[limit - 1 :])]
+        out += [(fit(piece, cells), style) for piece in pieces]
+    return out[:most]

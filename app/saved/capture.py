@@ -71,13 +71,11 @@ def model_body(about: About) -> dict[str, Any]:
 
 
 def settings_body(about: About) -> dict[str, Any]:
-    options = about.options
-    thinking = {"think": options.think, "think_budget": options.think_budget, "template_var": list(options.template_var)}
     return {
         "method": about.method,
         "methods": {name: dict(table) for name, table in about.methods.items()},
         **about.answering(),
-        **{name: value for name, value in thinking.items() if value not in ("", None, [])},
+        "template_var": list(about.options.template_var),
     }
 
 

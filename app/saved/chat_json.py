@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...engine.messages import FIELDS, StepRecord
+from ...engine.options import RequestOptions
+from ...errors import UserError
+from ...option import declared_options
 from ..chat.entries import NO_ID, SEVERITIES, Answer, ChatEntry, Figures, Notice, Prompt
 from ..chat.pieces import Pieces, SomePieces
 from ..chat.runs import SHADES, WRITTEN, Run
@@ -206,15 +209,16 @@ def read_answer(entry: Table) -> Answer:
 
 def _request(value: Any) -> dict[str, Any]:
     """Return an answer's request if it is valid, else an empty one."""
-    kinds = {"model": str, "method": str, "settings": dict, "sampling": dict, "accept": str, "stop": list}
-    kinds_if_present = {"think": str, "think_budget": int | None, "template_vars": dict, "stop_loops": bool}
-    valid = (
-        isinstance(value, dict)
-        and all(isinstance(value.get(name), kind) for name, kind in kinds.items())
-        and isinstance(value.get("max_tokens"), int | None)
-        and all(isinstance(value[name], kind) for name, kind in kinds_if_present.items() if name in value)
-    )
-    return value if valid else {}
+    kinds = {"model": str, "method": str, "settings": dict, "sampling": dict}
+    if not isinstance(value, dict) or not all(isinstance(value.get(name), kind) for name, kind in kinds.items()):
+        return {}
+    try:
+        for name, option in declared_options(RequestOptions).items():
+            if value.get(name) is not None:
+                option.parse(value[name], name)
+    except UserError:
+        return {}
+    return value if isinstance(value.get("template_vars", {}), dict) else {}
 
 
 def _step(run: Table) -> StepRecord:

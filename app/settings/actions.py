@@ -1,7 +1,7 @@
-"""Everything that can be done in the chat, one row each. Keys, slash commands, the help and docs/keys.md are made of these;
-the settings' `[keymap]` remaps by their ids.
+"""The actions of the chat, one row each. Keys, slash commands, the help and docs/keys.md are generated from them; the settings'
+`[keymap]` remaps keys by their ids.
 
-The function that a row runs stands in `app/tui`, below `@runs(ROW)` (`app/tui/actions/dispatch.py`).
+The function of a row is in `app/tui`, below `@runs(ROW)` (`app/tui/actions/dispatch.py`).
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Literal, NamedTuple
 
 
 class Action(NamedTuple):
-    """One thing that can be done."""
+    """An action of the chat."""
 
     id: str
     what: str
-    """What it does, in one sentence."""
+    """A sentence on its effect."""
     keys: str = ""
     """Defaults, separated by commas."""
     short: str = ""
     """Its name in a word or two: in the bar at the bottom, and among the letters of the leader key."""
     slash: str = ""
-    """The command without the slash, and the arguments that it may have, as they are shown."""
+    """The command without the slash, and its arguments as the help shows them."""
     takes: Literal["words", "text", "prompt"] = "words"
-    """What comes behind the command: words as a shell reads them, one text, or words and, behind a colon, a prompt."""
+    """Form of the arguments: words as a shell reads them, one text, or words and, behind a colon, a prompt."""
     words: Mapping[str, str] = {}
-    """Words that may come first, each with what it does."""
+    """Possible first words, each with its effect."""
     aliases: tuple[str, ...] = ()
-    """Other names of the command, as people know it from elsewhere."""
+    """Other names of the command, known from other programs."""
     letter: str = ""
     """Default keys after the leader key, where not the letters of its alt keys and the numbers of its F keys."""
     repeat: str = ""
-    """After the leader key it may be pressed again and again, and so may the others that have the same word here."""
+    """Word that groups actions whose keys repeat after one press of the leader key."""
 
     @property
     def letters(self) -> str:
@@ -45,12 +45,12 @@ class Action(NamedTuple):
         return self.slash.partition(" ")[0]
 
     def goes_by(self, beginning: str) -> bool:
-        """Whether the command, or another name of it, begins so."""
+        """Whether the command, or another name of it, begins like this."""
         return any(name.startswith(beginning) for name in (self.command, *self.aliases))
 
     @property
     def arguments(self) -> str:
-        """What may follow the slash command, as it is shown."""
+        """Arguments of the slash command, as the help shows them."""
         return self.slash.partition(" ")[2]
 
 

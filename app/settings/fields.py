@@ -150,13 +150,13 @@ _ordered = {
     **_plain,
 }
 GROUPS = ("Model", "GGUF models", "Decoding", "Sampling and limits", "Prompt", "Look", "Chat")
-OPTIONS: Mapping[str, Option] = {key: each for group in GROUPS for key, each in _ordered.items() if each.group == group}
+OPTIONS: Mapping[str, Option] = {key: entry for group in GROUPS for key, entry in _ordered.items() if entry.group == group}
 """Dotted key → option, in the order in which they are listed: all but those of methods, models, servers and keys."""
 
 PLAIN = tuple(key for key in OPTIONS if key in _plain)
 """Settings that are not in tables."""
 
-CHAT_KEYS = tuple(key for key, each in OPTIONS.items() if each.when == NEXT_ANSWER)
+CHAT_KEYS = tuple(key for key, entry in OPTIONS.items() if entry.when == NEXT_ANSWER)
 """Settings that a chat, a preset or a model's defaults may hold, besides `[methods.NAME]`: those that apply from an answer
 on."""
 

@@ -68,9 +68,9 @@ def merged(settings: Settings, changes: Values) -> Settings:
     return replace(settings, **fields, sampling=replace(settings.sampling, **sampling))
 
 
-def flat(settings: Settings) -> dict[str, Any]:
+def flat(settings: Settings) -> dict[str, object]:
     """Return the values that differ from the defaults, by dotted key."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key, option in OPTIONS.items():
         value = getattr(settings.sampling if key.startswith("sampling.") else settings, key.removeprefix("sampling."))
         if value != option.default:
@@ -89,7 +89,7 @@ def variable(key: str) -> str:
 def read(path: Path | None = None) -> ReadSettings:
     """Read the settings file (the user's own if None), and with the user's own the environment. Never raises: wrong values are
     left out and become problems."""
-    environment: dict[str, Any] = {}
+    environment: dict[str, object] = {}
     problems: list[str] = []
     for key, option in OPTIONS.items() if path is None else ():
         if text := os.environ.get(variable(key)):
@@ -98,7 +98,7 @@ def read(path: Path | None = None) -> ReadSettings:
             except UserError as error:
                 problems.append(f"{error} Correct it in your shell, or unset it.")
     path = path or locations.settings_file()
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     lines: dict[str, int] = {}
     wrong: list[str] = []
     try:

@@ -1,4 +1,4 @@
-"""Every key of the chat in one table: id, default keys, what it does. The settings' `[keymap]` remaps by id.
+"""Every key of the chat in one table: id, default keys, effect. The settings' `[keymap]` remaps by id.
 
 All defaults reach the app on legacy terminals, where ctrl+i is tab, ctrl+m is enter, ctrl+h is backspace, and shift is lost on
 most keys. None is a bare letter, digit or space: those always type. Where alt or F keys do not arrive, the leader key and a
@@ -14,7 +14,7 @@ from .actions import ACTIONS
 
 
 class KeyBinding(NamedTuple):
-    """One binding. `short` is its name in a word or two, as the bar at the bottom has it."""
+    """One binding. `short` is its name in the bar at the bottom, in a word or two."""
 
     id: str
     keys: str
@@ -34,16 +34,25 @@ LEADER = tuple(
 INPUT = (
     KeyBinding("send", "enter", "send", "Send the message, or run a /command", "send"),
     KeyBinding(
-        *("newline", "ctrl+j,shift+enter,alt+enter", "newline"),
-        *("New line (shift+enter where the terminal can tell it apart)", "new line"),
+        "newline",
+        "ctrl+j,shift+enter,alt+enter",
+        "newline",
+        "New line (shift+enter where the terminal can tell it apart)",
+        "new line",
     ),
     KeyBinding(
-        *("complete", "tab", "complete", "Complete a command or a file name, unfold a paste, go to the starters"),
-        short="complete",
+        "complete",
+        "tab",
+        "complete",
+        "Complete a command or a file name, unfold a paste, go to the starters",
+        "complete",
     ),
     KeyBinding(
-        *("history_back", "up", "history(-1)", "On the first line: the previous message that begins with what you typed"),
-        short="prev message",
+        "history_back",
+        "up",
+        "history(-1)",
+        "On the first line: the previous message that begins with what you typed",
+        "prev message",
     ),
     KeyBinding("history_forward", "down", "history(1)", "On the last line: the next message", "next message"),
     KeyBinding("follow", "end", "line_end", "End of the line; in an empty box: the end of the chat", "to the end"),
@@ -171,7 +180,7 @@ GROUPS = {
     "In the settings": SETTINGS,
     "While editing a system prompt": TEXT,
 }
-"""Where keys hold → the keys, as the help and docs/keys.md list them."""
+"""Place → the keys that work there, as the help and docs/keys.md list them."""
 
 ALL = tuple(key for keys in GROUPS.values() for key in keys)
 
@@ -186,7 +195,7 @@ SCOPES: tuple[tuple[KeyBinding, ...], ...] = (
     RACE,
     (*TEXT, HELP),
 )
-"""Bindings that are there at the same time."""
+"""Bindings that work at the same time."""
 
 _DEFAULTS = {key.id: key.keys for key in ALL}
 
@@ -199,7 +208,7 @@ _SYMBOLS = {**_SIGNS, "left": "←", "right": "→", "up": "↑", "down": "↓"}
 
 
 def display(keys: str) -> str:
-    """The first of some keys as the bar shows it: `^n`, `F2`, `esc`."""
+    """Write the first of several keys as the bar shows it: `^n`, `F2`, `esc`."""
     key = keys.split(",")[0].strip()
     if key.startswith("ctrl+") and len(key) == 6:
         return f"^{key[-1]}"
@@ -207,25 +216,25 @@ def display(keys: str) -> str:
 
 
 def shown_keys(id: str, keymap: Mapping[str, str]) -> str:
-    """A binding's first key as the bar shows it; where that has alt, which not every terminal sends, the way after the leader.
-    `keymap` has the keys of bindings, by id, where they are not the default."""
+    """Write a binding's first key as the bar shows it; in place of one with alt, which not every terminal sends, the keys after
+    the leader. `keymap` has the keys that are not the default, by id of the binding."""
     first = keymap.get(id) or _DEFAULTS[id]
     return (after_leader(id, keymap) if first.startswith("alt+") else "") or display(first)
 
 
 def after_leader(id: str, keymap: Mapping[str, str]) -> str:
-    """The leader key and a binding's letter, as the bar shows them: `^o m`; empty if it has none."""
+    """Write the leader key and a binding's letter as the bar shows them: `^o m`; empty without a letter."""
     letter = keymap.get(f"leader_{id}") or _DEFAULTS.get(f"leader_{id}", "")
     return f"{shown_keys('leader', keymap)} {display(letter)}" if letter else ""
 
 
 def spell(keys: str) -> str:
-    """All of some keys for the help: `ctrl+j · shift+enter`."""
+    """Write keys for the help: `ctrl+j · shift+enter`."""
     return " · ".join(_key(key.strip()) for key in keys.split(","))
 
 
 def _key(key: str) -> str:
-    """One key as people write it: `alt+equals_sign` is alt+=."""
+    """Write a key as people do: `alt+equals_sign` is alt+=."""
     *held, last = key.split("+")
     if last[:1] == "f" and last[1:].isdigit():
         last = last.upper()
@@ -234,45 +243,50 @@ def _key(key: str) -> str:
 
 
 def every_way(key: KeyBinding, keymap: Mapping[str, str]) -> str:
-    """All of a binding's keys for the help, and the first after the leader key: `alt+m · ctrl+o m`."""
-    ways = spell(keymap.get(key.id) or key.keys)
+    """Write a binding's keys for the help, and the first after the leader key: `alt+m · ctrl+o m`."""
+    direct = spell(keymap.get(key.id) or key.keys)
     letter = (keymap.get(f"leader_{key.id}") or _DEFAULTS.get(f"leader_{key.id}", "")).split(",")[0].strip()
-    return f"{ways} · {spell(keymap.get('leader') or _DEFAULTS['leader'])} {_key(letter)}" if letter else ways
+    return f"{direct} · {spell(keymap.get('leader') or _DEFAULTS['leader'])} {_key(letter)}" if letter else direct
 
 
 def keys_of(binding: KeyBinding, keymap: Mapping[str, str]) -> list[str]:
-    """A binding's keys as they are mapped."""
+    """List a binding's keys as they are mapped."""
     return [key.strip() for key in keymap.get(binding.id, binding.keys).split(",") if key.strip()]
 
 
 def is_typed(binding: str, key: str) -> bool:
-    """Whether a key types a character where a binding holds, so that it cannot have it."""
-    here = any(each.id == binding for each in (*CHAT, *INPUT)) and key not in _DEFAULTS[binding].split(",")
-    return here and (len(key) == 1 or key == "space" or (key in _SIGNS and len(_SIGNS[key]) == 1))
+    """Whether a key types a character where a binding works, so that the binding cannot have it."""
+    in_input = any(row.id == binding for row in (*CHAT, *INPUT)) and key not in _DEFAULTS[binding].split(",")
+    return in_input and (len(key) == 1 or key == "space" or (key in _SIGNS and len(_SIGNS[key]) == 1))
 
 
 def wanted_by(keys: str, binding: str, keymap: Mapping[str, str]) -> list[tuple[KeyBinding, str]]:
-    """Other bindings that have one of some keys (separated by commas) already, each with that key; `binding` is the id of the
-    one that is to have them."""
-    asked = {key.strip() for key in keys.split(",")}
-    found: dict[str, tuple[KeyBinding, str]] = {}
+    """Find the other bindings that use one of some keys where a binding works.
+
+    Args:
+        keys: separated by commas.
+        binding: id of the binding that is to have them.
+        keymap: keys that are not the default, by id of the binding.
+
+    Returns:
+        each such binding, with the key.
+    """
+    pressed = {key.strip() for key in keys.split(",")}
+    rivals: dict[str, tuple[KeyBinding, str]] = {}
     for scope in SCOPES:
-        if all(key.id != binding for key in scope):
+        if all(row.id != binding for row in scope):
             continue
-        for other in scope:
-            if other.id != binding and (taken := asked.intersection(keys_of(other, keymap))):
-                found[other.id] = (other, sorted(taken)[0])
-    return list(found.values())
+        for row in scope:
+            if row.id != binding and (shared := pressed.intersection(keys_of(row, keymap))):
+                rivals[row.id] = (row, min(shared))
+    return list(rivals.values())
 
 
 def conflicts(keymap: Mapping[str, str]) -> list[str]:
-    """A sentence for each key that the settings give to a binding while another one has it."""
-    out: list[str] = []
-    told: set[tuple[str, ...]] = set()
+    """Write a sentence for each key that the settings give to a binding while another one has it."""
+    sentences: dict[tuple[str, ...], str] = {}
     for id, keys in keymap.items():
         for other, key in wanted_by(keys, id, keymap):
-            pair = tuple(sorted((id, other.id)))
-            if pair not in told:
-                told.add(pair)
-                out.append(f"{spell(key)} is the key of both {id} and {other.id}: give one of them another under [keymap].")
-    return out
+            sentence = f"{spell(key)} is the key of both {id} and {other.id}: give one of them another under [keymap]."
+            sentences.setdefault(tuple(sorted((id, other.id))), sentence)
+    return list(sentences.values())

@@ -103,7 +103,7 @@ class Layers:
 
     def values(self) -> Values:
         """Return every value that is not a default. A constraint of a stronger source overrides those of weaker ones."""
-        maps: list[dict[str, Any]] = []
+        maps: list[dict[str, object]] = []
         constrained = False
         for source in self.sources():
             maps.append({key: value for key, value in source.values.items() if not (constrained and key in CONSTRAINTS)})
@@ -201,11 +201,11 @@ def read_settings(path: Path | None = None) -> Settings:
     return Layers(content).settings()
 
 
-def method_changes(model: str, method: str, params: Values, path: Path | None = None) -> dict[str, Any]:
+def method_changes(model: str, method: str, params: Values, path: Path | None = None) -> dict[str, object]:
     """Return the changes of a settings file (the user's own if None) that make a method, with its settings, the model's own;
     settings of this method that the file has for the model are removed."""
     name, table = model_table(merged(Settings(), read(path or locations.settings_file()).values).models, model)
-    changes: dict[str, Any] = {
+    changes: dict[str, object] = {
         join(("models", name, *split(key))): None for key in table if split(key)[:2] == ("methods", method)
     }
     changes[join(("models", name, "method"))] = method

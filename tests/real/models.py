@@ -185,7 +185,7 @@ def _heading() -> list[str]:
         "# specchat on real models",
         "",
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- Machine: {computer['processor']}, {computer['threads']} threads, {computer['system']}",
+        f"- Machine: {computer.processor}, {computer.threads} threads, {computer.system}",
         f"- Versions: commit {revision}, {', '.join(f'{name} {version}' for name, version in packages.items() if version)}",
         f"- Command: `{settings} python -m pytest {shlex.join(sys.argv[1:])}`",
     ]

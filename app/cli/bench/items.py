@@ -1,4 +1,4 @@
-"""What to answer: prompts from files, or the tasks of the built-in set."""
+"""Prompts from files, or the tasks of the built-in set."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ....errors import UserError, counted, did_you_mean
 from ....plain_file import as_text
 
 BUILTIN_EACH = 6
-"""Prompts of each family of the built-in set, unless told otherwise."""
+"""Prompts of each family of the built-in set by default."""
 
 MOST_BYTES = 200_000_000
 """Longest file of prompts that is read; Spec-Bench has 0.5 MB, SPEED-Bench's prompts of 32,000 tokens have 52 MB."""
 
 MASKED = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH"
-"""Stands in SPEED-Bench's published files for prompts whose licence forbids handing them on."""
+"""Placeholder in SPEED-Bench's published files for prompts whose licence forbids handing them on."""
 
 MT_BENCH = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
 """Categories of Spec-Bench whose questions are MT-bench's, which its results count as one."""
@@ -34,15 +34,15 @@ class Item:
     """One prompt."""
 
     id: str
-    """Its own within the set: the question's and the turn's number, or the line's."""
+    """Unique within the set: the question's and the turn's number, or the line's."""
     category: str
     turns: tuple[str, ...] = ()
-    """What the user says, up to this turn. The answers between are those of plain decoding in the same run."""
+    """The user's messages up to this turn. The answers between are those of plain decoding in the same run."""
     messages: tuple[dict[str, str], ...] = ()
     """A whole chat instead, up to where the answer starts."""
 
     def chat(self, system: str | None, answers: Sequence[str] = ()) -> list[dict[str, str]]:
-        """The chat up to this turn, with the answers to the turns before it."""
+        """Build the chat up to this turn, with the answers to the turns before it."""
         if self.messages:
             return list(self.messages)
         chat = [{"role": "system", "content": system}] if system else []
@@ -54,7 +54,7 @@ class Item:
 
 @dataclass(slots=True)
 class PromptSet:
-    """The prompts of a run, and what was wrong in the file."""
+    """The prompts of a run, and the problems of their file."""
 
     name: str
     items: list[Item]
@@ -62,7 +62,7 @@ class PromptSet:
 
 
 def read_items(path: Path | None, limit: int | None, categories: Sequence[str] | None = None) -> PromptSet:
-    """The prompts of a run: at most `limit` questions of each category, or of the categories named.
+    """Read the prompts of a run: at most `limit` questions of each category, or of the categories named.
 
     A file is JSONL or Parquet with a "prompt", "turns" or chat "messages" in each row, and perhaps a "category"; any other is
     plain text, a prompt for each paragraph. None is the built-in set.
@@ -71,31 +71,27 @@ def read_items(path: Path | None, limit: int | None, categories: Sequence[str] |
         UserError: the file cannot be read, or nothing is left to answer.
     """
     if path is None:
-        found = _jsonl(BUILTIN_PROMPTS, BUILTIN_PROMPTS.read_text(encoding="utf-8"))
-        found.name = "built-in tasks"
+        prompts = _jsonl(BUILTIN_PROMPTS, BUILTIN_PROMPTS.read_text(encoding="utf-8"))
+        prompts.name = "built-in tasks"
         limit = limit or BUILTIN_EACH
     elif path.suffix == ".parquet":
-        found = _rows(path, enumerate(_parquet(path), 1))
+        prompts = _rows(path, enumerate(_parquet(path), 1))
     else:
         text = _read(path)
-        if path.suffix == ".jsonl" or text.lstrip().startswith("{"):
-            found = _jsonl(path, text)
-        else:
-            found = _plain(path, text)
-    known = list(dict.fromkeys(item.category for item in found.items))
+        is_jsonl = path.suffix == ".jsonl" or text.lstrip().startswith("{")
+        prompts = _jsonl(path, text) if is_jsonl else _plain(path, text)
+    names = list(dict.fromkeys(item.category for item in prompts.items))
     for category in categories or ():
-        if category not in known:
-            hint = did_you_mean(category, known, None if known else "the prompts have none.")
-            found.problems.append(f"There is no category {category!r}: {hint}")
+        if category not in names:
+            hint = did_you_mean(category, names, None if names else "the prompts have none.")
+            prompts.problems.append(f"There is no category {category!r}: {hint}")
     if categories:
-        found.items = [item for item in found.items if item.category in categories]
+        prompts.items = [item for item in prompts.items if item.category in categories]
     if limit is not None:
-        found.items = _first(found.items, limit)
-    if not found.items:
-        raise UserError(
-            found.problems[0] if found.problems else f"{path} contains no prompts. Write one per line or paragraph."
-        )
-    return found
+        prompts.items = _first(prompts.items, limit)
+    if not prompts.items:
+        raise UserError(next(iter(prompts.problems), f"{path} contains no prompts. Write one per line or paragraph."))
+    return prompts
 
 
 def _read(path: Path) -> str:
@@ -116,11 +112,11 @@ def _read(path: Path) -> str:
 
 
 def _first(items: Sequence[Item], limit: int) -> list[Item]:
-    """The first `limit` questions of each category, with all their turns."""
-    kept: dict[str, set[str]] = {}
+    """Take the first `limit` questions of each category, with all their turns."""
+    chosen: dict[str, set[str]] = {}
     out = []
     for item in items:
-        questions = kept.setdefault(item.category, set())
+        questions = chosen.setdefault(item.category, set())
         question = item.id.partition("/")[0]
         if question in questions or len(questions) < limit:
             questions.add(question)
@@ -129,7 +125,7 @@ def _first(items: Sequence[Item], limit: int) -> list[Item]:
 
 
 def _plain(path: Path, text: str) -> PromptSet:
-    """Paragraphs, told apart by blank lines; a file without any has a prompt in each line."""
+    """Split a text at blank lines; one without any has a prompt in each line."""
     parts = [part.strip() for part in text.split("\n\n")]
     if len([part for part in parts if part]) == 1 and "\n\n" not in text.strip():
         parts = [part.strip() for part in text.splitlines()]
@@ -141,7 +137,7 @@ def _jsonl(path: Path, text: str) -> PromptSet:
 
 
 def _parsed(line: str) -> Any:
-    """What a line says, or what is wrong with it."""
+    """Parse a line; return the error of one that is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -165,30 +161,31 @@ def _parquet(path: Path) -> list[Any]:
 
 
 def _rows(path: Path, rows: Iterable[tuple[int, Any]]) -> PromptSet:
-    found, masked = PromptSet(path.name, [], []), 0
+    prompts = PromptSet(path.name, [], [])
+    masked = 0
     for number, row in rows:
         if MASKED in str(row):
             masked += 1
             continue
         items = _row(row, number)
         if isinstance(row, Exception):
-            found.problems.append(f"{path}, line {number}, is not JSON: {row}.")
+            prompts.problems.append(f"{path}, line {number}, is not JSON: {row}.")
         elif not items:
-            found.problems.append(f'{path}, line {number}, needs a "prompt", "turns" or chat "messages".')
-        found.items += items
+            prompts.problems.append(f'{path}, line {number}, needs a "prompt", "turns" or chat "messages".')
+        prompts.items += items
     if masked:
-        found.problems.append(
+        prompts.problems.append(
             f"{path}: {counted(masked, 'prompt is a placeholder', 'prompts are placeholders')}. SPEED-Bench's own "
             "prepare_data.py fetches what they stand for; without it the others are answered."
         )
-    names = {item.category for item in found.items}
+    names = {item.category for item in prompts.items}
     if names.issuperset((*MT_BENCH, "math_reasoning", "rag")):
-        found.items = [replace(item, category="mt_bench") if item.category in MT_BENCH else item for item in found.items]
-    return found
+        prompts.items = [replace(item, category="mt_bench") if item.category in MT_BENCH else item for item in prompts.items]
+    return prompts
 
 
 def _row(row: Any, number: int) -> list[Item]:
-    """The questions of a line, one for each turn; none if it holds no prompt."""
+    """Make the items of a line, one for each turn; none if it holds no prompt."""
     if not isinstance(row, dict):
         return []
     category = row.get("category")

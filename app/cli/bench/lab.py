@@ -1,4 +1,4 @@
-"""What bench, replay, tune and doctor share: a model in the engine, measurements that Ctrl-C ends, specifications, plans."""
+"""Shared by bench, replay, tune and doctor: a model in the engine, measurements that Ctrl-C ends, methods as text, tables."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from ..interrupts import POLL_SECONDS, Interrupts
 from .items import PromptSet
 from .requests import BenchRequest
+from .statistics import Measurement
 
 
 class EngineFailed(Exception):
@@ -35,7 +36,7 @@ class EngineFailed(Exception):
 
 
 class Interrupted(Exception):
-    """Somebody pressed ctrl+c; what is done is kept."""
+    """Ctrl-C was pressed; finished measurements are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,13 @@ class Spec:
     settings: Mapping[str, str]
 
 
-def spec_of(name: str, settings: Mapping[str, str]) -> Spec:
-    """A method with settings, labelled as `read_spec` reads it."""
+def make_spec(name: str, settings: Mapping[str, str]) -> Spec:
+    """Make the specification of a method with settings; `read_spec` reads its label."""
     return Spec(":".join([name, *(f"{key}={value}" for key, value in settings.items())]), name, settings)
 
 
 def read_spec(text: str) -> Spec:
-    """A method and its settings.
+    """Parse a method and its settings.
 
     Raises:
         UserError: no such method or setting.
@@ -65,24 +66,24 @@ def read_spec(text: str) -> Spec:
         if not equals:
             raise UserError(f"{text!r} is not a method with settings. Write {name}:NAME=VALUE:NAME=VALUE.")
         settings[key.strip()] = value.strip()
-    if "/" not in name:  # another implementation, which the engine knows
+    if "/" not in name:  # with one it is another implementation, which the engine knows
         parse_params(get(name), dict(settings))
     return Spec(text.strip(), name, settings)
 
 
 def read_specs(text: str) -> list[Spec]:
-    """Specifications separated by commas, each once, in the order given. No method's name begins with a digit, so a comma
-    before one is part of a value, as in early-exit:skip=3a,4-6."""
+    """Parse specifications separated by commas, without duplicates. No method's name begins with a digit, so a comma before
+    one is part of a value, as in early-exit:skip=3a,4-6."""
     parts = (part.strip() for part in re.split(r",(?!\s*\d)", text))
-    found = {spec.label: spec for spec in map(read_spec, filter(None, parts))}
-    if not found:
+    specs = {spec.label: spec for spec in map(read_spec, filter(None, parts))}
+    if not specs:
         raise UserError("Give at least one method. `specchat methods` lists them.")
-    return list(found.values())
+    return list(specs.values())
 
 
 class Lab:
-    """The engine for one command. Its calls raise Interrupted after ctrl+c, and EngineFailed; both end the `with`, and `code`
-    tells it."""
+    """The engine for one command. Its calls raise Interrupted after Ctrl-C, and EngineFailed; both end the `with` and set
+    `code`."""
 
     def __init__(self, notes: Notes, client: EngineClient | None = None) -> None:
         self.notes = notes
@@ -115,32 +116,43 @@ class Lab:
         return self.loaded.model if self.loaded else ModelInfo()
 
     def check(self) -> None:
-        """Raise Interrupted if ctrl+c was pressed."""
+        """Raise Interrupted if Ctrl-C was pressed."""
         if self._interrupts.signal:
             raise Interrupted
 
     def load(self, settings: Settings, *, quiet: bool = False) -> Loaded:
-        """Load the target and what the settings say beside it; `quiet` keeps its notes back.
+        """Load the models that the settings select; `quiet` prints no notes on them.
 
         Raises:
-            UserError: it cannot be loaded, and what to do.
+            UserError: they cannot be loaded; says what to do.
         """
-        self.loaded = None
-        ended = self._follow(
-            self.client.load(settings.model, **settings.load_options()), lambda event: self._told(settings, event)
-        )
-        assert isinstance(ended, Loaded)
-        self.loaded = ended
-        self.notes.clear()
-        for note in () if quiet else ended.model.notes:
-            self.notes.sentence(note)
-        return ended
 
-    def work(self, task: str, part: Callable[[dict[str, Any]], None] | None = None, **options: Any) -> dict[str, Any]:
-        """Run a measurement of the engine (engine/tasks/work.py); `part` is told every part of its result.
+        def show(event: Event) -> None:
+            if isinstance(event, Loading):
+                self.notes.progress(f"loading {settings.model}: {event.stage}")
+
+        self.loaded = None
+        loaded = self._wait(self.client.load(settings.model, **settings.load_options()), show)
+        assert isinstance(loaded, Loaded)
+        self.loaded = loaded
+        self.notes.clear()
+        for note in () if quiet else loaded.model.notes:
+            self.notes.sentence(note)
+        return loaded
+
+    def work(self, task: str, part: Callable[[Any], None] | None = None, **options: Any) -> Any:
+        """Run a task of the engine (engine/tasks/work.py).
+
+        Args:
+            task: name of the task.
+            part: receives each part of the result as it comes.
+            options: of the task.
+
+        Returns:
+            the task's result.
 
         Raises:
-            UserError: what the person can mend.
+            UserError: the user can fix it.
             EngineFailed: the engine failed.
         """
 
@@ -148,16 +160,12 @@ class Lab:
             if isinstance(event, Working) and part is not None:
                 part(event.data)
 
-        ended = self._follow(self.client.work(task, **options), take)
-        assert isinstance(ended, Worked)
-        return ended.result
+        worked = self._wait(self.client.work(task, **options), take)
+        assert isinstance(worked, Worked)
+        return worked.result
 
-    def _told(self, settings: Settings, event: Event) -> None:
-        if isinstance(event, Loading):
-            self.notes.progress(f"loading {settings.model}: {event.stage}")
-
-    def _follow(self, id: int, take: Callable[[Event], None]) -> Event:
-        """The event that ends a command."""
+    def _wait(self, id: int, take: Callable[[Event], None]) -> Event:
+        """Wait for the event that ends a command; `take` receives those before it."""
         cancelled = False
         while True:
             event = self.client.wait(POLL_SECONDS)
@@ -178,19 +186,20 @@ class Lab:
                     take(event)
 
 
-def fingerprint(data: Any) -> str:
-    """A short name for plain data."""
+def fingerprint(data: object) -> str:
+    """Hash plain data to a short name."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 class Clock:
-    """How long what is left will take, by what is done."""
+    """Estimate of the time left, by the time that the finished part took."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._start = total, time.monotonic()
+        self._total = total
+        self._start = time.monotonic()
 
     def left(self, done: int) -> str:
-        """The time that is left, as `about 3 min left`; empty before anything is done."""
+        """Write the time left as `about 3 min left`; empty before anything is done."""
         if not done:
             return ""
         seconds = (time.monotonic() - self._start) / done * (self._total - done)
@@ -206,8 +215,12 @@ def show_table(
 ) -> None:
     """Print a table: with a rule and within the width on a terminal, as aligned lines in a pipe.
 
-    The first `left` columns are names, which are always there. A narrow terminal leaves out the columns titled in `spare`
-    first, in that order; then the last ones go. The rows numbered in `bold` stand out on a terminal.
+    Args:
+        head: titles of the columns.
+        rows: cells.
+        left: number of columns with names; they stay on a narrow terminal.
+        spare: titles of the columns that a narrow terminal leaves out first, in this order; after them the last ones go.
+        bold: numbers of the rows that stand out on a terminal.
     """
     stream = stdout()
     terminal = stream.isatty()
@@ -228,50 +241,50 @@ def fitting_table(
     spare: Sequence[str] = (),
     bold: Collection[int] = (),
 ) -> list[str]:
-    """Lines of a table of at most so many cells: long names go on in the next line behind one of their signs, then columns are
-    left out, and named below. The arguments are those of `show_table`."""
+    """Lay a table out in at most so many cells: long names continue in the next line after a separator, then columns are left
+    out, and named below. The arguments are those of `show_table`."""
     table = [[one_line(cell) for cell in row] for row in (head, *rows)]
     wide = [max(map(width, column)) for column in zip(*table, strict=True)]
-    kept = list(range(len(head)))
-    dropping = [head.index(title) for title in spare if title in head] + list(reversed(kept[left:]))
+    columns = list(range(len(head)))
+    droppable = [head.index(title) for title in spare if title in head] + list(reversed(columns[left:]))
 
     def room() -> int:
-        """Cells of the table that are not used."""
-        return cells - sum(wide[i] + len(GAP) for i in kept) + len(GAP)
+        """Return the number of unused cells in a line."""
+        return cells - sum(wide[i] + len(GAP) for i in columns) + len(GAP)
 
-    for i in sorted(kept[:left], key=lambda i: -wide[i]):  # the longest names first, down to their longest piece
+    for i in sorted(columns[:left], key=lambda i: -wide[i]):  # the longest names first, down to their longest piece
         if room() < 0:
             wide[i] = max(min(wide[i], cells // 3), *(width(piece.rstrip()) for row in table for piece in _pieces(row[i])))
-    for i in dropping:
-        if room() < 0 and i in kept and len(kept) > left + 1:
-            kept.remove(i)
+    for i in droppable:
+        if room() < 0 and i in columns and len(columns) > left + 1:
+            columns.remove(i)
     lines = []
     for number, row in enumerate(table):
-        parts = {i: _broken(row[i], wide[i]) if i < left else [row[i]] for i in kept}
+        parts = {i: _break(row[i], wide[i]) if i < left else [row[i]] for i in columns}
         for at in range(max(map(len, parts.values()))):
             texts = [part[at] if at < len(part) else "" for part in parts.values()]
-            gaps = [" " * (wide[i] - width(text)) for i, text in zip(kept, texts, strict=True)]
-            said = (text + gap if i < left else gap + text for i, text, gap in zip(kept, texts, gaps, strict=True))
-            line = GAP.join(said).rstrip()
+            gaps = [" " * (wide[i] - width(text)) for i, text in zip(columns, texts, strict=True)]
+            padded = (text + gap if i < left else gap + text for i, text, gap in zip(columns, texts, gaps, strict=True))
+            line = GAP.join(padded).rstrip()
             lines.append(f"{BOLD}{line}{RESET}" if number - 1 in bold else line)
         if not number:
             lines.append("─" * min(cells, cells - room()))
-    if gone := [title for i, title in enumerate(head) if i not in kept and title]:
-        lines += filled(f"Too narrow to show: {', '.join(gone)}. Widen the terminal, or pipe the output.", cells)
+    if missing := [title for i, title in enumerate(head) if i not in columns and title]:
+        lines += filled(f"Too narrow to show: {', '.join(missing)}. Widen the terminal, or pipe the output.", cells)
     return lines
 
 
 GAP = "  "
-"""Between two columns."""
+"""Gap between two columns."""
 
 
 def _pieces(name: str) -> list[str]:
-    """What a name may be broken into: each piece ends with a sign that comes between parts of it."""
+    """Split a name where a line may break: each piece ends with a separator."""
     return re.findall(r"[^:,/ ]*[:,/ ]+|[^:,/ ]+", name) or [""]
 
 
-def _broken(name: str, cells: int) -> list[str]:
-    """A name in lines of at most so many cells, where its pieces allow that."""
+def _break(name: str, cells: int) -> list[str]:
+    """Break a name into lines of at most so many cells, as far as its pieces allow."""
     lines = [""]
     for piece in _pieces(name):
         if lines[-1] and width(lines[-1]) + width(piece.rstrip()) > cells:
@@ -281,12 +294,12 @@ def _broken(name: str, cells: int) -> list[str]:
 
 
 def filled(text: str, cells: int) -> list[str]:
-    """A sentence in lines of at most so many cells, broken between words."""
+    """Break a sentence between words into lines of at most so many cells."""
     return textwrap.wrap(text, max(1, cells), break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
 
 
 def say(text: str) -> None:
-    """Print a sentence; on a terminal it breaks between words."""
+    """Print a sentence; a terminal's lines break between words."""
     stream = stdout()
     lines = filled(sanitise(text), shutil.get_terminal_size().columns) if stream.isatty() else [text]
     stream.write("\n".join(lines) + "\n")
@@ -304,32 +317,32 @@ def write_table(
 
 
 BASE = "greedy"
-"""What speedups are against on this machine: plain decoding, ours."""
+"""The method that speedups are measured against on this machine: our plain decoding."""
 
 
 @dataclass(slots=True)
 class BenchRun:
-    """A run's plan and what has been measured."""
+    """A run's plan and its measurements."""
 
     request: BenchRequest
     prompts: PromptSet
     specs: list[Spec] = field(default_factory=list)
     info: ModelInfo = field(default_factory=ModelInfo)
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Measurement] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     record: Path | None = None
     servers: dict[str, str] = field(default_factory=dict)
-    """Method → the server that decodes with it, as it was named; empty for methods of this machine."""
+    """Method → name of the server that decodes with it; empty for methods of this machine."""
     past: bool = False
     """Draft from the past answers that the engine's task `past` has opened."""
     base: str = BASE
-    """The method that speedups are against; empty where there is none."""
+    """The method that speedups are measured against; empty where there is none."""
     load: list[float] = field(default_factory=list)
-    """The machine's load average at the start and at the end; empty where it is not told."""
+    """The machine's load average at the start and at the end; empty where the system has none."""
 
     @property
     def labels(self) -> list[str]:
-        """The methods as the tables name them."""
+        """The names of the methods in tables."""
         return [spec.label for spec in self.specs]
 
 

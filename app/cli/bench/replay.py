@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TypedDict
 
 from ....decoders.replay import model_free, why_not
 from ....engine.catalog import get
@@ -20,18 +20,17 @@ from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
 from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table, write_table
 from .requests import ReplayRequest
-from .run import measured_with
-from .statistics import Pair, interval, share, span
+from .run import SPARE, measured_with, table
+from .statistics import Measurement, summarise
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
-"""Prompt lookup as published: what the others are compared with."""
-
+"""Prompt lookup as published, the reference of the other methods."""
 
 MOST = 2**31
 
 
 def record(chat: OpenedChat) -> str:
-    """A chat as a line: every answer in it is a record, with all that was said before as its prompt. Empty if it has none."""
+    """Write a chat as a line of JSON: each answer in it is a record, its prompt the messages before. Empty without answers."""
     messages = chat.transcript.messages()
     if not any(message["role"] == "assistant" for message in messages):
         return ""
@@ -43,11 +42,11 @@ def record(chat: OpenedChat) -> str:
 
 
 @contextmanager
-def recorded(wanted: Sequence[str] = ()) -> Iterator[Path]:
-    """The history as a JSONL file, which is gone afterwards.
+def recorded(chats: Sequence[str] = ()) -> Iterator[Path]:
+    """Write the history into a JSONL file, which is deleted at the end.
 
     Args:
-        wanted: only these chats, by number or title; all if there are none.
+        chats: only these, by number or title; all if there are none.
 
     Raises:
         UserError: there is no such chat, or none at all with an answer in it.
@@ -56,31 +55,48 @@ def recorded(wanted: Sequence[str] = ()) -> Iterator[Path]:
 
     with TemporaryDirectory(prefix="specchat-") as folder:
         path = Path(folder) / "history.jsonl"
-        count = 0
-        with reading() as chats, path.open("w", encoding="utf-8") as file:
-            rows = [one_chat(chats, text) for text in wanted] if wanted else chats.newest(limit=MOST)
-            for row in rows:
-                if line := record(chats.open(row.id)):
-                    file.write(line + "\n")
-                    count += 1
-        if not count:
-            what = "in these chats" if wanted else "in the history"
-            raise UserError(f"There are no answers {what} yet. Ask something with `specchat`.")
+        with reading() as history:
+            rows = [one_chat(history, text) for text in chats] if chats else history.newest(limit=MOST)
+            lines = [line for row in rows if (line := record(history.open(row.id)))]
+        if not lines:
+            place = "in these chats" if chats else "in the history"
+            raise UserError(f"There are no answers {place} yet. Ask something with `specchat`.")
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         yield path
+
+
+class ReplayRow(TypedDict):
+    """Figures of a record and a method, as the engine's task `replay` reports them."""
+
+    file: str
+    line: int
+    record: int
+    records: int
+    method: str
+    prompt: int
+    """Tokens of the prompt."""
+    tokens: int
+    steps: int
+    passes: list[tuple[int, int]]
+    """Nodes of a pass, and the number of such passes."""
+    drafted: int
+    accepted: int
+    draft_seconds: float
+    forward_seconds: float
+    """0 without a model."""
 
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay found."""
+    """The results of a replay."""
 
     files: Sequence[Path]
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    """One for each record and method, as the engine's task `replay` reports them."""
+    rows: list[ReplayRow] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
 def replay_files(request: ReplayRequest) -> int:
-    """Replay; print; return the exit code."""
+    """Replay and print; return the exit code."""
     files = list(request.transcripts or ())
     if not files and not (request.history or request.chat):
         raise UserError("There is nothing to replay. Give JSONL files of recorded answers, or --history for your own chats.")
@@ -95,20 +111,20 @@ def replay_files(request: ReplayRequest) -> int:
     with ExitStack() as stack:
         if request.history or request.chat:
             files.append(stack.enter_context(recorded(request.chat or ())))
-        found = Replayed(files)
+        replayed = Replayed(files)
         with Lab(notes) as lab:
-            _measure(request, specs, lab, found)
-    for problem in found.problems:
+            _measure(request, specs, lab, replayed)
+    for problem in replayed.problems:
         notes.sentence(problem)
-    if found.rows:
-        _print(request, found, [spec.label for spec in specs])
+    if replayed.rows:
+        _print(request, replayed, [spec.label for spec in specs])
     elif lab.code == ANSWERED:
         raise UserError("No record could be replayed; the messages above say why.")
     return lab.code
 
 
 def choose_specs(request: ReplayRequest) -> list[Spec]:
-    """The methods to replay: those named, or all that a record alone can score.
+    """Choose the methods to replay: those in the request, or all that a record alone can score.
 
     Raises:
         UserError: a method that cannot be replayed, or a setting that it does not have.
@@ -121,19 +137,19 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
         if reason := why_not(get(spec.name), over_model=request.over_model, forced=request.forced):
             raise UserError(f"The method {spec.name} cannot be replayed: it {reason}. Leave it out.")
     if request.over_model and all(spec.label != BASE for spec in specs):
-        specs.insert(0, read_spec(BASE))  # what the seconds are compared with
+        specs.insert(0, read_spec(BASE))  # the seconds are compared with it
     return specs
 
 
-def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Replayed) -> None:
+def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, replayed: Replayed) -> None:
     if request.over_model:
         lab.load(request.settings)
     methods = [[spec.label, spec.name, dict(spec.settings)] for spec in specs]
-    for number, path in enumerate(found.files, 1):
+    for number, path in enumerate(replayed.files, 1):
 
-        def take(row: dict[str, Any], path: Path = path, number: int = number) -> None:
-            found.rows.append(row)
-            of = f", file {number} of {len(found.files)}" if len(found.files) > 1 else ""
+        def take(row: ReplayRow, path: Path = path, number: int = number) -> None:
+            replayed.rows.append(row)
+            of = f", file {number} of {len(replayed.files)}" if len(replayed.files) > 1 else ""
             lab.notes.progress(f"{path.name}: record {row['record'] + 1} of {row['records']}{of}, {row['method']}")
 
         result = lab.work(
@@ -145,97 +161,53 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
             over_model=request.over_model,
             forced=request.forced,
             limit=request.limit,
-            past=[str(each) for each in request.past or ()],
+            past=[str(file) for file in request.past or ()],
             remember=request.remember,
         )
-        found.problems += result["problems"]
+        replayed.problems += result["problems"]
 
 
-def summarise(found: Replayed, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """One row for each set (file) and method, and with several sets one of all together: what `--json` calls results."""
-    sets: dict[str, list[dict[str, Any]]] = {}
-    for row in found.rows:
-        sets.setdefault(Path(row["file"]).stem, []).append(row)
-    if len(sets) > 1:
-        sets["all"] = found.rows
-    out = []
-    for name, rows in sets.items():
-        plain = {(row["file"], row["record"]): row for row in rows if row["method"] == "greedy" and row["forward_seconds"]}
-        for label in labels:
-            mine = [row for row in rows if row["method"] == label and row["tokens"]]
-            if mine:
-                out.append({"set": name, **_summary(label, mine, plain)})
-    return out
-
-
-def _summary(
-    label: str, rows: Sequence[Mapping[str, Any]], plain: Mapping[tuple[str, int], Mapping[str, Any]]
-) -> dict[str, Any]:
-    tokens, steps = sum(row["tokens"] for row in rows), sum(row["steps"] for row in rows)
-    passes = sum(steps for row in rows for _, steps in row["passes"])
-    nodes = sum(n * count for row in rows for n, count in row["passes"])
-    both = [(row, plain[key]) for row in rows if (key := (row["file"], row["record"])) in plain and _seconds(row)]
-    measured = [Pair(row["tokens"], _seconds(row), other["tokens"], _seconds(other)) for row, other in both]
-    speedup, low, high = interval([[each] for each in measured]) if measured else (None, None, None)
+def measurement(row: ReplayRow) -> Measurement:
+    """Turn the figures of a record into those of an answer in bench. Without a model there is no time to compare."""
+    seconds = row["forward_seconds"] + row["draft_seconds"] if row["forward_seconds"] else 0.0
     return {
-        "method": label,
-        "transcripts": len(rows),
-        "tokens": tokens,
-        "steps": steps,
-        "tokens_per_step": tokens / steps,
-        "acceptance_rate": share(rows, lambda row: row["accepted"], lambda row: row["drafted"]),
-        "nodes_per_pass": nodes / passes if passes else None,
-        "draft_microseconds": sum(row["draft_seconds"] for row in rows) / passes * 1e6 if passes else None,
-        "measured_speedup": speedup,
-        "speedup_low": low,
-        "speedup_high": high,
-        "tokens_per_second": tokens / sum(map(_seconds, rows)) if measured else None,
+        "item": f"{row['file']}/{row['record']}",
+        "category": Path(row["file"]).stem,
+        "method": row["method"],
+        "round": 0,
+        "count": row["tokens"],
+        "digest": "",
+        "seconds": seconds,
+        "draft_seconds": row["draft_seconds"],
+        "forward_seconds": row["forward_seconds"],
+        "other_seconds": 0.0,
+        "steps": row["steps"],
+        "drafted": row["drafted"],
+        "accepted": row["accepted"],
+        "nodes": sum(nodes * count for nodes, count in row["passes"]),
     }
 
 
-def _seconds(row: Mapping[str, Any]) -> float:
-    return float(row["forward_seconds"] + row["draft_seconds"])
-
-
 RECORD = ("file", "line", "method", "prompt", "tokens", "steps", "drafted", "accepted")
-"""What `--json` tells of each record and method."""
-
-COLUMNS = (
-    ("tokens a pass", "tokens_per_step", "{:.2f}"),
-    ("acceptance", "acceptance_rate", "{:.0%}"),
-    ("nodes/pass", "nodes_per_pass", "{:.1f}"),
-    ("µs/draft", "draft_microseconds", "{:.0f}"),
-    ("speedup", "measured_speedup", "{:.2f}×"),
-    ("95%", "interval", "{}"),
-    ("tokens/s", "tokens_per_second", "{:.1f}"),
-)
+"""Fields of each record and method in `--json`."""
 
 
-def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> None:
-    results = summarise(found, labels)
-    cells = [{**row, "interval": row["speedup_low"] and span(row["speedup_low"], row["speedup_high"])} for row in results]
-    shown = [column for column in COLUMNS if any(row[column[1]] is not None for row in cells)]
-    several = len({row["set"] for row in results}) > 1
-    head = [*(("set",) if several else ()), "method", *(title for title, _, _ in shown)]
-    rows = [
-        [
-            *((row["set"],) if several else ()),
-            row["method"],
-            *("–" if row[key] is None else form.format(row[key]) for _, key, form in shown),
-        ]
-        for row in cells
-    ]
+def _print(request: ReplayRequest, replayed: Replayed, labels: Sequence[str]) -> None:
+    # Every method gives the record's tokens, so none is compared with plain decoding's.
+    measured = [measurement(row) for row in replayed.rows]
+    results = [result | {"identical": None} for result in summarise(measured, labels, BASE, "wall")]
+    head, rows, best = table(results, always=("category", "method"))
     write_table(request.markdown, head, rows)
     if request.as_json:
         report = {
-            "transcripts": [str(path) for path in found.files],
+            "transcripts": [str(path) for path in replayed.files],
             "results": results,
-            "problems": found.problems,
-            "records": [{key: row[key] for key in RECORD} for row in found.rows],
+            "problems": replayed.problems,
+            "records": [{key: value for key, value in row.items() if key in RECORD} for row in replayed.rows],
             **measured_with(),
         }
         print(json.dumps(report, ensure_ascii=False))
         return
-    show_table(head, rows, left=2 if several else 1, spare=("µs/draft", "nodes/pass", "acceptance"))
+    show_table(head, rows, left=2, spare=SPARE, bold=best)
     if not request.over_model:
         say("To measure how much faster an answer is here, name a model with --model or --on-model.")

@@ -1,4 +1,4 @@
-"""What bench, replay and tune are asked to do: the fields of a request are the options of its command."""
+"""Requests of bench, replay and tune: the fields of a request are the options of its command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _check_clock(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """What `specchat bench` is asked to do."""
+    """A request of `specchat bench`."""
 
     prompts: Annotated[
         Path | None, argument("JSONL (prompt, turns or messages) or plain text; by default the built-in tasks.")
@@ -63,13 +63,13 @@ class BenchRequest:
 
     @property
     def others(self) -> list[str]:
-        """The implementations or servers that `against` names."""
+        """The implementations or servers in `against`."""
         return [name.strip() for name in self.against.split(",") if name.strip()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """What `specchat replay` is asked to do."""
+    """A request of `specchat replay`."""
 
     transcripts: Annotated[list[Path] | None, argument("JSONL files of recorded answers.")] = None
     history: Annotated[bool, flag("--history", "Replay the chats in your history.")] = False
@@ -94,11 +94,11 @@ class ReplayRequest:
 
     def __post_init__(self) -> None:
         _check_numbers(limit=self.limit)
-        if self.on_model is not None and self._named:
+        if self.on_model is not None and self._names_model:
             raise UserError("--on-model names the model that runs the passes: leave out --model.")
 
     @property
-    def _named(self) -> bool:
+    def _names_model(self) -> bool:
         return self.settings.layers is not None and "model" in self.settings.layers.command_line
 
     @property
@@ -109,12 +109,12 @@ class ReplayRequest:
     @property
     def over_model(self) -> bool:
         """Whether a model runs the passes."""
-        return self.forced or self._named
+        return self.forced or self._names_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
-    """What `specchat tune` is asked to do."""
+    """A request of `specchat tune`."""
 
     prompts: Annotated[Path | None, argument("Prompts as for bench; by default the built-in tasks.")] = None
     settings: OnModels

@@ -1,4 +1,4 @@
-"""The run: which measurement comes next, and writing each one down, so that a run that was killed goes on where it was."""
+"""`specchat bench`: the order of the measurements, the report, and the record, with which an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ....engine.catalog import methods
+from ....engine.options import DRAFTING, LOADING
 from ....errors import UserError, counted, shell_line
 from ....plain_file import cache_folder
 from ...settings import locations
@@ -23,17 +24,17 @@ from ..exit_codes import ANSWERED
 from .items import Item, read_items
 from .lab import BASE, BenchRun, Clock, Lab, Spec, fingerprint, is_own, read_spec, read_specs, say, show_table, write_table
 from .requests import BenchRequest
-from .servers import choose_servers, is_server, place, refuse
-from .statistics import compare, span, summarise
+from .servers import check_request, choose_servers, is_server, server_address
+from .statistics import Comparison, Measurement, Result, compare, span, summarise
 
 
 def print_report(bench: BenchRun) -> None:
-    """Write every form that was asked for."""
+    """Write the report in every form of the request."""
     request = bench.request
-    report = report_of(bench)
+    report = make_report(bench)
     head, rows, best = table(report["results"], bench.base)
-    about = [_heading(report), report["headline"], AVERAGED, _crowd(report["machine"], request.clock)]
-    about = [*filter(None, about), _measured_on(report)]
+    about = [_heading(report), report["headline"], AVERAGED, _busy(bench.load, request.clock), _measured_on(bench.load)]
+    about = [sentence for sentence in about if sentence]
     write_table(request.markdown, head, rows, "\n\n".join([*about, ""]), best)
     if request.html is not None:
         from ...export.bench_html import bench_html
@@ -45,25 +46,25 @@ def print_report(bench: BenchRun) -> None:
         print(json.dumps(report, ensure_ascii=False))
         return
     say(about[0])
-    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "FLOPs/tok", "accepted", "95%"), bold=best)
+    show_table(head, rows, left=2, spare=SPARE, bold=best)
     if report["comparisons"]:
         say("")
         say("Head to head, how many times as fast:")
         show_table(*_comparisons(report["comparisons"]), left=3)
-    for said in about[1:]:
-        say(said)
+    for sentence in about[1:]:
+        say(sentence)
 
 
-def report_of(bench: BenchRun) -> dict[str, Any]:
-    """Return the object that `--json` prints, None for what was not measured."""
-    request, info = bench.request, bench.info
+def make_report(bench: BenchRun) -> dict[str, Any]:
+    """Make the object that `--json` prints; None for what was not measured."""
+    request = bench.request
     results = summarise(bench.rows, bench.labels, bench.base, request.clock)
     return {
-        "model": info.name,
-        "backend": info.backend,
-        "device": info.device,
-        "dtype": info.dtype,
-        "options": {name: value for name, value in request.settings.load_options().items() if name != "servers"},
+        "model": bench.info.name,
+        "backend": bench.info.backend,
+        "device": bench.info.device,
+        "dtype": bench.info.dtype,
+        "options": {name: getattr(request.settings, name) for name in ("draft_model", *DRAFTING, *LOADING)},
         **({"servers": bench.servers} if bench.servers else {}),
         "prompts": len(bench.prompts.items),
         "prompt_set": bench.prompts.name,
@@ -81,10 +82,10 @@ def report_of(bench: BenchRun) -> dict[str, Any]:
     }
 
 
-def measured_with(load: Sequence[float] | None = None) -> dict[str, Any]:
-    """The machine and its load (by default that of now), the versions and the command, for those who measure again."""
+def measured_with(load: Sequence[float] | None = None) -> dict[str, object]:
+    """Describe the machine, its load (by default the present one), the versions and the command, as --json prints them."""
     return {
-        "machine": {**machine(), "load": loads() if load is None else load},
+        "machine": {**asdict(machine()), "load": loads() if load is None else load},
         "versions": {name: version for name, version in versions([]).items() if version},
         "command": shell_line("specchat", *sys.argv[1:]),
     }
@@ -95,53 +96,61 @@ AVERAGED = (
     "included. A speedup is tokens/s ÷ plain decoding’s tokens/s on the same prompts. Draft and forward are shares of the wall "
     "clock without the prompt’s."
 )
-"""The sentence about the averages of rows."""
+"""The sentence about the averages in a row."""
 
 FEW_PROMPTS = 8
-"""Prompts below which an interval with 1 in it says more about the prompts than about the method."""
+"""Number of prompts below which an interval around 1 says more about the prompts than about the method."""
 
 
-def headline(results: Sequence[Mapping[str, Any]], base: str) -> str:
-    """The best method over all prompts, and how certain that is: `lookup 1.83×, 95% 0.64 to 9.91: too few prompts to say.`
-    Where it is not, also the best that is surely faster than `base`."""
-    whole = [row for row in results if row["category"] == results[-1]["category"] and row["method"] != base]
-    known = sorted((row for row in whole if row["speedup"] is not None), key=lambda row: row["speedup"], reverse=True)
-    sure = next((row for row in known if round(row["speedup_low"] or 0, 2) > 1), None)
-    return " ".join(_certainty(row, base) for row in known if row is known[0] or row is sure)
+def headline(results: Sequence[Result], base: str) -> str:
+    """Name the best method over all prompts, with its certainty: `lookup 1.83×, 95% 0.64 to 9.91: too few prompts to say.`
+    If that is uncertain, also the best one that is certainly faster than `base`."""
+    ranked = sorted(
+        (row for row in results if row["category"] == results[-1]["category"] and row["method"] != base and row["speedup"]),
+        key=lambda row: -(row["speedup"] or 0),
+    )
+    certain = next((row for row in ranked if round(row["speedup_low"] or 0, 2) > 1), None)
+    return " ".join(_certainty(row, base) for row in ranked if row is ranked[0] or row is certain)
 
 
-def _certainty(row: Mapping[str, Any], base: str) -> str:
-    low, high = row["speedup_low"], row["speedup_high"]
-    said = f"{row['method']} {row['speedup']:.2f}×" + (f", 95% {span(low, high, ' to ')}" if low is not None else "")
-    if low is None or (round(low, 2) <= 1 <= round(high, 2) and row["prompts"] < FEW_PROMPTS):  # as they are read
-        return f"{said}: too few prompts to say."
+def _certainty(row: Result, base: str) -> str:
+    low = row["speedup_low"]
+    high = row["speedup_high"]
+    figures = f"{row['method']} {row['speedup']:.2f}×" + (f", 95% {span(low, high, ' to ')}" if low is not None else "")
+    # Rounded as they are printed.
+    if low is None or high is None or (round(low, 2) <= 1 <= round(high, 2) and row["prompts"] < FEW_PROMPTS):
+        return f"{figures}: too few prompts to say."
     if round(low, 2) > 1:
-        return f"{said}: faster than {base}."
-    return f"{said}: not clearly faster than {base}." if round(high, 2) >= 1 else f"{said}: nothing was faster than {base}."
+        return f"{figures}: faster than {base}."
+    verdict = f"not clearly faster than {base}" if round(high, 2) >= 1 else f"nothing was faster than {base}"
+    return f"{figures}: {verdict}."
 
 
-def _measured_on(report: Mapping[str, Any]) -> str:
-    """The machine, how busy it was, the versions and the command."""
-    here, of = report["machine"], report["versions"]
-    load = " to ".join(f"{each:.1f}" for each in here["load"])
-    named = ", ".join(f"{name} {of[name]}" for name in ("specchat", "torch", "transformers", "llama-cpp-python") if name in of)
-    busy = f", load {load}" if load else ""
-    return f"{here['processor']}, {counted(here['threads'], 'hardware thread')}{busy}; {named}. {report['command']}"
+def _measured_on(load: Sequence[float]) -> str:
+    """Name the machine, its load, the versions and the command."""
+    computer = machine()
+    packages = versions([])
+    names = ("specchat", "torch", "transformers", "llama-cpp-python")
+    busy = f", load {' to '.join(f'{average:.1f}' for average in load)}" if load else ""
+    listed = ", ".join(f"{name} {packages[name]}" for name in names if packages[name])
+    command = shell_line("specchat", *sys.argv[1:])
+    return f"{computer.processor}, {counted(computer.threads, 'hardware thread')}{busy}; {listed}. {command}"
 
 
-def _crowd(here: Mapping[str, Any], clock: str) -> str:
-    """A sentence where more programs wanted a processor than there are, ours included."""
-    most = max(here["load"], default=0.0)
-    if most <= here["threads"] + 1:
+def _busy(load: Sequence[float], clock: str) -> str:
+    """Warn if more programs wanted a processor than there are, ours included."""
+    most = max(load, default=0.0)
+    threads = machine().threads
+    if most <= threads + 1:
         return ""
     advice = (
         "Processor seconds leave out the waiting." if clock == "cpu" else "Run it again when it is idle, or use --clock cpu."
     )
-    return f"The machine was busy: load {most:.1f} on {counted(here['threads'], 'hardware thread')}. {advice}"
+    return f"The machine was busy: load {most:.1f} on {counted(threads, 'hardware thread')}. {advice}"
 
 
-def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Ours against other packages' method of the same kind; auto against the best fixed method of each category."""
+def comparisons(bench: BenchRun, results: Sequence[Result]) -> list[Comparison]:
+    """Compare our methods with other packages' of the same name, and auto with the best fixed method of each category."""
     clock = bench.request.clock
     peers = [spec for spec in bench.specs if "/" in spec.name]
     kinds = [(spec.label, peer.label) for peer in peers for spec in bench.specs if spec.name == peer.name.partition("/")[2]]
@@ -152,60 +161,66 @@ def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict
             rivals = [row for row in results if row["category"] == category and row["speedup"] is not None]
             rivals = [row for row in rivals if is_own(names[row["method"]]) and names[row["method"]].name != "auto"]
             if rivals:
-                best = max(rivals, key=lambda row: row["speedup"])["method"]
+                best = max(rivals, key=lambda row: row["speedup"] or 0)["method"]
                 out += [line for line in compare(bench.rows, [(auto, best)], clock) if line["category"] == category]
     return out
 
 
 ALWAYS = ("category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "same")
-"""Columns that are shown though no row has a figure in them."""
+"""Columns of bench that stay without figures."""
+
+SPARE = ("µs/draft", "forward", "draft", "nodes/tok", "FLOPs/tok", "accepted", "95%")
+"""Columns that a narrow terminal leaves out first, in this order."""
 
 
-def table(results: Sequence[Mapping[str, Any]], base: str = BASE) -> tuple[list[str], list[list[str]], set[int]]:
-    """Head, rows by category, and the numbers of each category's best rows. Of servers they say whether the passes are known;
-    under a constraint, how many tokens a pass gave besides those that it left no choice about."""
+def table(
+    results: Sequence[Result], base: str = BASE, always: Sequence[str] = ALWAYS
+) -> tuple[list[str], list[list[str]], set[int]]:
+    """Make the table: its head, its rows by category, and the numbers of each category's best rows. Rows of servers say whether
+    the passes are known; under a constraint, rows have the tokens a pass that it did not force."""
     order = list(dict.fromkeys(row["category"] for row in results))
     ranked = sorted(results, key=lambda row: order.index(row["category"]))
     rows = [_cells(row, base) for row in ranked]
     tops = {name: max((row["speedup"] or 0.0 for row in ranked if row["category"] == name), default=0.0) for name in order}
-    head = [title for title in rows[0] if title in ALWAYS or any(row[title] not in ("–", "") for row in rows)]
+    head = [title for title in rows[0] if title in always or any(row[title] not in ("–", "") for row in rows)]
     best = {i for i, row in enumerate(ranked) if row["speedup"] and row["speedup"] == tops[row["category"]]}
     return head, [[row[title] for title in head] for row in rows], best if len(results) > len(order) else set()
 
 
-def _cells(row: Mapping[str, Any], base: str) -> dict[str, str]:
-    """A row's cells by the titles of their columns."""
+def _cells(row: Result, base: str) -> dict[str, str]:
+    """Write a row's cells, by the titles of their columns."""
 
-    def told(key: str, form: str = ".2f") -> str:
+    def figure(key: str, form: str = ".2f") -> str:
         value = row.get(key)
         return "–" if value is None else f"{value:{form}}"
 
     return {
         "category": row["category"],
         "method": row["method"],
-        "tok/s": told("tokens_per_second", ".1f"),
+        "tok/s": figure("tokens_per_second", ".1f"),
         "speedup": "–" if row["speedup"] is None else f"{row['speedup']:.2f}×",
         "95%": "" if row["method"] == base else span(row["speedup_low"], row["speedup_high"]),
-        "tok/pass": told("tokens_per_step"),
-        "own/pass": told("own_tokens_per_step"),
-        "accepted": told("acceptance_rate", ".0%"),
-        "nodes/tok": told("nodes_per_token"),
+        "tok/pass": figure("tokens_per_step"),
+        "own/pass": figure("own_tokens_per_step"),
+        "accepted": figure("acceptance_rate", ".0%"),
+        "nodes/tok": figure("nodes_per_token"),
         "FLOPs/tok": count_of(row["flops_per_token"] or 0) or "–",
-        "thought tok/pass": told("thought_tokens_per_step"),
-        "answer tok/pass": told("answer_tokens_per_step"),
+        "thought tok/pass": figure("thought_tokens_per_step"),
+        "answer tok/pass": figure("answer_tokens_per_step"),
         "same": "–" if row["identical"] is None else f"{row['identical']}/{row['prompts']}",
-        "draft": told("draft_share", ".0%"),
-        "forward": told("forward_share", ".0%"),
-        "passes": _known(row.get("certainty", {})),
+        "draft": figure("draft_share", ".0%"),
+        "µs/draft": "–" if row["forward_share"] is not None else figure("draft_microseconds", ".0f"),
+        "forward": figure("forward_share", ".0%"),
+        "passes": _passes(row.get("certainty", {})),
     }
 
 
-def _known(sure: Mapping[str, int]) -> str:
-    """Whether passes are known: `exact`, or `exact 19, unknown 1`."""
-    return "".join(sure) if len(sure) == 1 else ", ".join(f"{name} {count}" for name, count in sure.items())
+def _passes(certainty: Mapping[str, int]) -> str:
+    """Write whether passes are known: `exact`, or `exact 19, unknown 1`."""
+    return "".join(certainty) if len(certainty) == 1 else ", ".join(f"{name} {n}" for name, n in certainty.items())
 
 
-def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def _comparisons(lines: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
     head = ["category", "method", "against", "ratio", "95%", "pairs"]
     return head, [
         [
@@ -220,7 +235,7 @@ def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[
     ]
 
 
-def _heading(report: dict[str, Any]) -> str:
+def _heading(report: Mapping[str, Any]) -> str:
     seconds = "processor seconds" if report["clock"] == "cpu" else "wall clock"
     threads = counted(count, "thread") if (count := report["options"]["threads"]) else ""
     place = f"{report['device']} ({', '.join(filter(None, (report['backend'], report['dtype'], threads)))})"
@@ -234,13 +249,13 @@ def _heading(report: dict[str, Any]) -> str:
 
 
 WARM_UP_TOKENS = 64
-"""Most tokens of an answer that does not count."""
+"""Most tokens of a warm-up answer, which does not count."""
 
 WARM_UPS = 3
-"""Most such answers of every method: memory is found, kernels are chosen, and what measures the machine has begun to."""
+"""Most warm-up answers of every method, in which memory is allocated, kernels are chosen, and passes are timed."""
 
 COUNTED = 8
-"""Prompts to each further one of them."""
+"""Number of prompts for each further warm-up answer."""
 
 PEERS: Mapping[str, Sequence[str]] = {
     "transformers": ("greedy", "lookup", "draft", "early-exit", "beam"),
@@ -249,16 +264,16 @@ PEERS: Mapping[str, Sequence[str]] = {
 """Other packages → the methods that they implement."""
 
 BACKENDS = {"transformers": "transformers", "llama-cpp": "llama.cpp"}
-"""Which of our runtimes reads what they read."""
+"""Other packages → our runtime that reads the same files."""
 
 
 def run_bench(request: BenchRequest) -> int:
-    """Measure, print, return the exit code."""
+    """Measure and print; return the exit code."""
     bench = BenchRun(request, read_items(request.prompts, request.limit, request.category))
     remote = is_server(request.settings.model, request.settings)
     if remote:
-        refuse(request)
-    chosen = _named(request) if not remote else []
+        check_request(request)
+    specs = _read_methods(request) if not remote else []
     if request.others and request.settings.constraint is not None:
         raise UserError("Other implementations are not constrained here. Leave out --against, or the schema.")
     notes = Notes("auto")
@@ -267,7 +282,7 @@ def run_bench(request: BenchRequest) -> int:
     with Lab(notes) as lab:
         lab.load(request.settings)
         bench.info = lab.info
-        bench.specs = choose_servers(bench, lab) if remote else _available(request, lab, chosen, bench.problems)
+        bench.specs = choose_servers(bench, lab) if remote else _available(request, lab, specs, bench.problems)
         for problem in bench.problems:
             notes.sentence(problem)
         _measure(bench, lab)
@@ -278,25 +293,26 @@ def run_bench(request: BenchRequest) -> int:
     return lab.code
 
 
-def _named(request: BenchRequest) -> list[Spec]:
-    """The methods that were named."""
+def _read_methods(request: BenchRequest) -> list[Spec]:
+    """Parse the methods of a request, and check the implementations that it compares them with."""
     for name in request.others:
         package, _, method = name.partition("/")
         if is_server(name, request.settings):
             raise UserError("Servers are compared with each other: name one with --model too.")
         if package not in PEERS or (method and method not in PEERS[package]):
-            known = ", ".join(PEERS)
-            raise UserError(f"--against takes {known}, or one of their methods such as transformers/lookup, not {name!r}.")
+            raise UserError(
+                f"--against takes {', '.join(PEERS)}, or one of their methods such as transformers/lookup, not {name!r}."
+            )
     return read_specs(request.methods) if request.methods else []
 
 
-def _available(request: BenchRequest, lab: Lab, chosen: Sequence[Spec], problems: list[str]) -> list[Spec]:
-    """The methods of this run, plain decoding first; a sentence for each that cannot run here."""
+def _available(request: BenchRequest, lab: Lab, requested: Sequence[Spec], problems: list[str]) -> list[Spec]:
+    """List the methods of this run, plain decoding first; those that cannot run here become problems."""
     assert lab.loaded is not None
     unavailable = lab.loaded.unavailable
     specs = {BASE: read_spec(BASE)}
-    unasked = [read_spec(name) for name, method in methods().items() if method.compared and name not in unavailable]
-    for spec in chosen or unasked:
+    default = [read_spec(name) for name, method in methods().items() if method.compared and name not in unavailable]
+    for spec in requested or default:
         if reason := unavailable.get(spec.name):
             problems.append(f"The method {spec.name} is left out: {reason}")
         else:
@@ -308,7 +324,7 @@ def _available(request: BenchRequest, lab: Lab, chosen: Sequence[Spec], problems
             problems.append(f"{package} is left out: it cannot read the files of a {lab.info.backend} model.")
             continue
         for kind in [method] if method else PEERS[package]:
-            # What none of ours is to be compared with would only take time.
+            # A method without a counterpart among ours would only take time.
             if method or (kind in ours and kind not in unavailable):
                 label = f"{package}/{kind}"
                 try:
@@ -321,8 +337,8 @@ def _available(request: BenchRequest, lab: Lab, chosen: Sequence[Spec], problems
 
 
 def plan(items: Sequence[Item], specs: Sequence[Spec], rounds: int) -> Iterator[tuple[int, Item, Spec]]:
-    """Every measurement in its order: all methods on one prompt, side by side, in an order that chance decides; then the next
-    prompt; then the next round. So whatever slows the machine slows all methods alike."""
+    """Yield every measurement in order: all methods on one prompt, side by side and shuffled; then the next prompt; then the
+    next round. So whatever slows the machine slows all methods alike."""
     for turn in range(rounds):
         for item in items:
             order = list(specs)
@@ -332,12 +348,12 @@ def plan(items: Sequence[Item], specs: Sequence[Spec], rounds: int) -> Iterator[
 
 
 def run_key(bench: BenchRun) -> str:
-    """What a record must have been measured with to be gone on with; more rounds may follow."""
+    """Hash the conditions of a run. A run with the same ones may continue its record; the number of rounds may grow."""
     request = bench.request
     return fingerprint(
         [
             {key: value for key, value in asdict(bench.info).items() if key not in ("load_seconds", "notes")},
-            request.settings.load_options(),
+            asdict(request.settings.selection()),
             [asdict(item) for item in bench.prompts.items],
             [(spec.label, dict(spec.settings)) for spec in bench.specs],
             {spec.name: dict(request.settings.methods.get(spec.name, {})) for spec in bench.specs},
@@ -350,24 +366,27 @@ def run_key(bench: BenchRun) -> str:
 
 def _measure(bench: BenchRun, lab: Lab) -> None:
     request, items = bench.request, bench.prompts.items
-    key, bench.load = run_key(bench), loads()
+    key = run_key(bench)
+    bench.load = loads()
     bench.record = request.record or cache_folder() / "bench" / f"{key}.jsonl"
     record = BenchRecord(bench.record, key, resume=request.resume)
     steps = list(plan(items, bench.specs, request.rounds))
-    todo = [(turn, item, spec) for turn, item, spec in steps if (item.id, spec.label, turn) not in record.rows]
+    remaining = [(turn, item, spec) for turn, item, spec in steps if (item.id, spec.label, turn) not in record.rows]
     bench.rows = [row for step in steps if (row := record.rows.get((step[1].id, step[2].label, step[0]))) is not None]
     try:
-        uncounted = min(WARM_UPS, 1 + len(items) // COUNTED) if todo else 0
+        uncounted = min(WARM_UPS, 1 + len(items) // COUNTED) if remaining else 0
         for turn in range(uncounted):
             for spec in bench.specs:
                 lab.notes.progress(f"warming up {spec.label}")
                 answer_one(bench, lab, items[turn * len(items) // uncounted], spec, {}, min(WARM_UP_TOKENS, request.max_tokens))
-        clock = Clock(len(todo))
-        for done, (turn, item, spec) in enumerate(todo):
+        clock = Clock(len(remaining))
+        for done, (turn, item, spec) in enumerate(remaining):
             lab.check()
-            lab.notes.progress(f"{done} of {counted(len(todo), 'answer')}, {clock.left(done)}: {item.category}, {spec.label}")
+            lab.notes.progress(
+                f"{done} of {counted(len(remaining), 'answer')}, {clock.left(done)}: {item.category}, {spec.label}"
+            )
             row = answer_one(bench, lab, item, spec, record.rows, request.max_tokens)
-            row |= {"item": item.id, "category": item.category, "method": spec.label, "round": turn}
+            row |= Measurement(item=item.id, category=item.category, method=spec.label, round=turn)
             record.add(row)
             bench.rows.append(row)
     finally:
@@ -380,50 +399,57 @@ def loads() -> list[float]:
     return [os.getloadavg()[0]] if hasattr(os, "getloadavg") else []
 
 
-def answer_one(
-    bench: BenchRun, lab: Lab, item: Item, spec: Spec, rows: Mapping[tuple[str, str, int], Mapping[str, Any]], limit: int
-) -> dict[str, Any]:
-    """One answer's figures, or the error that it ended with."""
+Rows = Mapping[tuple[str, str, int], Measurement]
+"""Measurements by (item, method, round)."""
+
+
+def answer_one(bench: BenchRun, lab: Lab, item: Item, spec: Spec, rows: Rows, limit: int) -> Measurement:
+    """Measure one answer; return its figures, or its error."""
     request = bench.request
-    how: dict[str, Any]
+    options: dict[str, Any]
     if bench.servers:
-        how = {"at": place(bench.servers[spec.label], request.settings)}
+        options = {"at": server_address(bench.servers[spec.label], request.settings)}
     else:
-        own = request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}
-        how = {"method": spec.name, "settings": {**own, **spec.settings}, "past": bench.past}
-    asked: dict[str, Any]
+        params = request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}
+        options = {"method": spec.name, "settings": {**params, **spec.settings}, "past": bench.past}
+    prompt: dict[str, Any]
     if request.raw and len(item.turns) == 1:
-        asked = {"prompt": item.turns[0], "raw": True}
+        prompt = {"prompt": item.turns[0], "raw": True}
     else:
-        asked = {"messages": _messages(bench, item, rows)}
+        prompt = {"messages": _messages(bench, item, rows)}
     if (constraint := request.settings.constraint) is not None:
-        asked["constraint"] = constraint
+        prompt["constraint"] = constraint
     try:
-        found = lab.work("answer", max_tokens=limit, **asked, **how)
+        answer = lab.work("answer", max_tokens=limit, **prompt, **options)
     except UserError as error:
         lab.notes.sentence(f"{spec.label} on prompt {item.id}: {error}")
         return {"error": str(error)}
-    tokens = found.pop("tokens")
+    tokens = answer.pop("tokens")
+    measured: Measurement = answer
     if bench.servers:
-        # Not all of them send ids. With the whole answer, and what was asked, the record can be replayed.
-        return {**found, **asked, "digest": _digest(found["text"]), "token_ids": tokens}
-    found["count"] = len(tokens)
-    found["digest"] = _digest(tokens)
-    found.pop("prompt_ids", None)  # which peers do not tell
+        # Not all of them send ids. With the whole answer and the prompt, the record can be replayed.
+        answer |= {**prompt, "token_ids": tokens}
+        measured["digest"] = _digest(measured["text"])
+        return measured
+    measured["count"] = len(tokens)
+    measured["digest"] = _digest(tokens)
+    answer.pop("prompt_ids", None)
     if spec.label != bench.base:
-        del found["text"]
-    return found
+        del measured["text"]
+    return measured
 
 
 def _digest(answer: object) -> str:
     return hashlib.sha256(repr(answer).encode()).hexdigest()[:16]
 
 
-def _messages(bench: BenchRun, item: Item, rows: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The chat up to this turn, with plain decoding's answers to the turns before."""
-    base, question = bench.base or bench.labels[0], item.id.partition("/")[0]
+def _messages(bench: BenchRun, item: Item, rows: Rows) -> list[dict[str, str]]:
+    """Build the chat up to this turn, with plain decoding's answers to the turns before."""
+    base = bench.base or bench.labels[0]
+    question = item.id.partition("/")[0]
     before = [question, *(f"{question}/{number}" for number in range(2, len(item.turns)))]
-    return item.chat(bench.request.settings.system, [str(rows.get((id, base, 0), {}).get("text", "")) for id in before])
+    answers = [rows.get((id, base, 0), Measurement()).get("text", "") for id in before]
+    return item.chat(bench.request.settings.system, answers)
 
 
 VERSION = 1
@@ -431,17 +457,16 @@ VERSION = 1
 
 
 class BenchRecord:
-    """A JSONL file: a header that says what run it is of, then a line for every measurement."""
+    """A JSONL file: a header that identifies the run, then a line for every measurement."""
 
     def __init__(self, path: Path, key: str, *, resume: bool) -> None:
-        """Open it; `resume` keeps what is there, but for a last line that was cut.
+        """Open it; `resume` keeps its measurements, but for a last line that was cut.
 
         Raises:
-            UserError: it is of a run with another key, or cannot be written.
+            UserError: it belongs to a run with another key, or cannot be written.
         """
         self.path = path
-        self.rows: dict[tuple[str, str, int], dict[str, Any]] = {}
-        """Measurements by (item, method, round)."""
+        self.rows: dict[tuple[str, str, int], Measurement] = {}
         locations.ensure(path.parent)
         good = self._read(key) if resume else 0
         try:
@@ -454,7 +479,7 @@ class BenchRecord:
             self._write({"specchat-bench": VERSION, "key": key})
 
     def _read(self, key: str) -> int:
-        """Take in what is there; the number of bytes that are whole lines."""
+        """Read the measurements; return the number of bytes in whole lines."""
         try:
             data = self.path.read_bytes()
         except OSError:
@@ -480,12 +505,12 @@ class BenchRecord:
             good += len(line)
         return good
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Write a measurement down. It survives whatever happens next."""
+    def add(self, row: Measurement) -> None:
+        """Write a measurement to the disk at once."""
         self.rows[row["item"], row["method"], row["round"]] = row
         self._write(row)
 
-    def _write(self, row: dict[str, Any]) -> None:
+    def _write(self, row: Mapping[str, object]) -> None:
         self._file.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
         self._file.flush()
 

@@ -1,9 +1,9 @@
-"""Servers in bench: what each decodes with."""
+"""Servers in bench."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict
 
 from ....engine.options import is_url
 from ....errors import UserError
@@ -12,19 +12,19 @@ from .lab import BenchRun, Lab, Spec
 from .requests import BenchRequest
 
 FIRST_TOKENS = 8
-"""Length of the answer by which a server tells how it decodes; llama-server does so in no other way."""
+"""Length of the answer that shows how a server decodes; llama-server reveals it in no other way."""
 
 
 def is_server(name: str, settings: Settings) -> bool:
-    """Whether a name means a server: an address, or one of the settings."""
+    """Whether a name is a server's: an address, or a name in the settings."""
     return is_url(name) or name.partition("#")[0] in settings.servers
 
 
-def refuse(request: BenchRequest) -> None:
-    """What only a model of this machine can do.
+def check_request(request: BenchRequest) -> None:
+    """Check that a request asks nothing of a server that only a model of this machine can do.
 
     Raises:
-        UserError: it was asked for.
+        UserError: it does.
     """
     if request.methods:
         raise UserError("A server decides how it decodes. Leave out --methods, and compare servers with --against.")
@@ -38,17 +38,17 @@ def refuse(request: BenchRequest) -> None:
 
 
 def choose_servers(bench: BenchRun, lab: Lab) -> list[Spec]:
-    """The servers of a run, the plain one first, each by what it decodes with; where two decode alike, by its address too."""
+    """List the servers of a run, the plain one first, by their methods; where two have the same method, by address too."""
     request = bench.request
-    own = request.settings.model
-    names = [*(name for name in request.others if name != own), own]
+    model = request.settings.model
+    names = [*(name for name in request.others if name != model), model]
     item = bench.prompts.items[0]
-    asked: dict[str, Any] = {"messages": replace(item, turns=item.turns[:1]).chat(None)}
-    methods = []
+    messages = replace(item, turns=item.turns[:1]).chat(None)
+    methods: list[str] = []
     for name in names:
         lab.notes.progress(f"asking {name} how it decodes")
-        at = place(name, request.settings)
-        methods.append(lab.work("answer", at=at, max_tokens=FIRST_TOKENS, **asked)["decodes"])
+        at = server_address(name, request.settings)
+        methods.append(lab.work("answer", at=at, max_tokens=FIRST_TOKENS, messages=messages)["decodes"])
     specs = [
         Spec(method if methods.count(method) == 1 else f"{method} {name}", "", {"at": name})
         for method, name in zip(methods, names, strict=True)
@@ -58,8 +58,13 @@ def choose_servers(bench: BenchRun, lab: Lab) -> list[Spec]:
     return specs
 
 
-def place(name: str, settings: Settings) -> dict[str, Any] | None:
-    """Where a server is, as the task `answer` takes it; None for the one that is loaded."""
-    if name == settings.model:
-        return None
-    return {"model": name, "servers": {key: dict(table) for key, table in settings.servers.items()}}
+class ServerAddress(TypedDict):
+    """A server, as the task `answer` takes it."""
+
+    model: str
+    servers: dict[str, dict[str, str]]
+
+
+def server_address(name: str, settings: Settings) -> ServerAddress | None:
+    """Return the address of a server for the task `answer`; None for the loaded one."""
+    return None if name == settings.model else {"model": name, "servers": settings.servers}

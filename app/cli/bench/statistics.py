@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 RESAMPLES = 1000
 """Resamples of the bootstrap: enough for two digits of a 95% interval."""
@@ -15,19 +14,108 @@ RESAMPLES = 1000
 CONFIDENCE = 0.95
 
 FAR = 100
-"""Times as fast, beyond which the end of an interval is no figure any more."""
+"""Ratio beyond which the end of an interval is not printed as a figure."""
 
-SURE = ("exact", "unknown")
+CERTAINTIES = ("exact", "unknown")
 """Whether the passes of a server's answer are known."""
 
 T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """Student's t at 95%, by degrees of freedom from 1: a bootstrap over few prompts is narrower than what it estimates."""
 
-Row = Mapping[str, Any]
-
 ANOTHER_RUN = math.sqrt(2)
 """Both runs miss the true ratio, so another run's figure strays from this one's by the root of two times as much as the truth
 does. The intervals are for the reader who runs the command again."""
+
+Clock = Literal["wall", "cpu"]
+T = TypeVar("T")
+
+
+class PartCounts(TypedDict):
+    """Counts of a thought, or of the answer after it."""
+
+    tokens: int
+    passes: int
+    drafted: int
+    accepted: int
+
+
+class Measurement(TypedDict, total=False):
+    """A measured answer, as a line of a record. With `error` it has only that and its place."""
+
+    item: str
+    category: str
+    method: str
+    round: int
+    error: str
+    count: int
+    """Tokens."""
+    digest: str
+    """Hash of the tokens, to compare answers."""
+    text: str
+    seconds: float
+    cpu_seconds: float
+    draft_seconds: float
+    forward_seconds: float
+    """0 from a server, which does not report it."""
+    other_seconds: float
+    steps: int
+    drafted: int
+    accepted: int
+    nodes: int
+    flops: float
+    grammar: int
+    """Tokens that a constraint forced."""
+    thought: PartCounts
+    answer: PartCounts
+    certainty: str
+    """One of CERTAINTIES, from servers only."""
+
+
+class Result(TypedDict, total=False):
+    """Figures of a method in a category, as `--json` prints them; None for what was not measured."""
+
+    method: str
+    category: str
+    tokens_per_second: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    tokens_per_step: float | None
+    own_tokens_per_step: float | None
+    """Without the tokens that a constraint forced; missing without a constraint."""
+    acceptance_rate: float | None
+    nodes_per_token: float | None
+    flops_per_token: float | None
+    identical: int | None
+    """Answers that are plain decoding's."""
+    prompts: int
+    pairs: int
+    tokens: int
+    steps: int
+    thought_tokens: int
+    """This and the next four are missing without thoughts."""
+    thought_tokens_per_step: float | None
+    answer_tokens_per_step: float | None
+    thought_acceptance_rate: float | None
+    answer_acceptance_rate: float | None
+    draft_microseconds: float | None
+    """Time to draft for a pass."""
+    draft_share: float | None
+    forward_share: float | None
+    certainty: dict[str, int]
+    """Number of answers by certainty; missing for methods of this machine."""
+
+
+class Comparison(TypedDict):
+    """One method against another in a category: how many times as fast, from paired answers."""
+
+    method: str
+    against: str
+    category: str
+    ratio: float
+    low: float | None
+    high: float | None
+    pairs: int
 
 
 class Pair(NamedTuple):
@@ -40,30 +128,34 @@ class Pair(NamedTuple):
 
 
 def ratio(pairs: Iterable[Pair]) -> float:
-    """Total tokens ÷ total seconds, divided by the same of what it is compared with."""
+    """Divide total tokens ÷ total seconds by the same of what it is compared with."""
     tokens, seconds, other_tokens, other_seconds = map(sum, zip(*pairs, strict=True))
     return tokens * other_seconds / (seconds * other_tokens)
 
 
 def interval(groups: Sequence[Sequence[Pair]], seed: int = 0) -> tuple[float, float | None, float | None]:
-    """Return the speedup over all prompts, and the interval in which another run of the same prompts finds it with 95%
+    """Estimate the speedup over all prompts, and the interval in which another run of the same prompts finds it with 95%
     confidence.
 
-    `groups` has for each prompt the pairs of its rounds. Returns (estimate, low, high); a single pair has no ends, as it tells
-    nothing of how far another would be from it.
+    Args:
+        groups: for each prompt, the pairs of its rounds.
+
+    Returns:
+        estimate, low, high; a single pair has no ends, as it says nothing about the distance of another.
     """
     count = len(groups) if len(groups) > 1 else len(groups[0])
     estimate = math.log(ratio(chain(*groups)))
     if count == 1:
         return math.exp(estimate), None, None
     draw = random.Random(seed)
-    found = []
+    resampled = []
     for _ in range(RESAMPLES):
         chosen = (groups[draw.randrange(len(groups))] for _ in groups)
-        found.append(math.log(ratio(chain(*(draw.choices(group, k=len(group)) for group in chosen)))))
-    found.sort()
+        resampled.append(math.log(ratio(chain(*(draw.choices(group, k=len(group)) for group in chosen)))))
+    resampled.sort()
     tail = (1 - CONFIDENCE) / 2
-    low, high = found[int(tail * (RESAMPLES - 1))], found[math.ceil((1 - tail) * (RESAMPLES - 1))]
+    low = resampled[int(tail * (RESAMPLES - 1))]
+    high = resampled[math.ceil((1 - tail) * (RESAMPLES - 1))]
     wider = T_95[min(count - 1, len(T_95)) - 1] / 1.96 * math.sqrt(count / (count - 1)) * ANOTHER_RUN
     return (
         math.exp(estimate),
@@ -73,55 +165,58 @@ def interval(groups: Sequence[Sequence[Pair]], seed: int = 0) -> tuple[float, fl
 
 
 def span(low: float | None, high: float | None, to: str = "–") -> str:
-    """An interval as people read it, – for none. Two prompts may leave a factor of a million open: *over 100* says enough."""
+    """Write an interval, – for none. Two prompts may leave a factor of a million open: *over 100* says enough."""
     if low is None or high is None:
         return "–"
     first = f"under {1 / FAR}" if low < 1 / FAR else f"{low:.2f}"
     return first + to + (f"over {FAR}" if high > FAR else f"{high:.2f}")
 
 
-def pairs(rows: Iterable[Row], method: str, base: str, clock: str) -> dict[str, list[Pair]]:
-    """Item → the pairs of its rounds: answers of `method` beside those of `base`."""
+def pairs(rows: Iterable[Measurement], method: str, base: str, clock: str) -> dict[str, list[Pair]]:
+    """Pair the answers of `method` with those of `base`: item → the pairs of its rounds."""
     by_place = {(row["item"], row["round"], row["method"]): row for row in rows if not row.get("error")}
-    out: dict[str, list[Pair]] = {}
+    paired: dict[str, list[Pair]] = {}
     for (item, turn, name), row in by_place.items():
         other = by_place.get((item, turn, base))
-        if name == method and other is not None and (found := pair(row, other, clock)) is not None:
-            out.setdefault(item, []).append(found)
-    return out
+        if name == method and other is not None and (both := pair(row, other, clock)) is not None:
+            paired.setdefault(item, []).append(both)
+    return paired
 
 
-def pair(row: Row, other: Row, clock: str) -> Pair | None:
-    """Two answers to compare; None where one has no tokens, or took no time."""
-    found = Pair(row["count"], seconds_of(row, clock), other["count"], seconds_of(other, clock))
-    return found if all(value > 0 for value in found) else None
+def pair(row: Measurement, other: Measurement, clock: str) -> Pair | None:
+    """Pair two answers; None where one has no tokens, or took no time."""
+    both = Pair(row["count"], seconds_of(row, clock), other["count"], seconds_of(other, clock))
+    return both if all(value > 0 for value in both) else None
 
 
-def seconds_of(row: Row, clock: str) -> float:
-    """Seconds of the whole answer."""
+def seconds_of(row: Measurement, clock: str) -> float:
+    """Return the seconds of the whole answer by a clock, wall or cpu."""
     return float(row["cpu_seconds"] if clock == "cpu" else row["seconds"])
 
 
-def share(rows: Sequence[Row], value: Callable[[Row], float], of: Callable[[Row], float]) -> float | None:
-    """Sum of one thing ÷ sum of another; None if there is nothing to divide by."""
+def share(rows: Sequence[T], value: Callable[[T], float], of: Callable[[T], float]) -> float | None:
+    """Divide the sum of one value by the sum of another; None if that is 0."""
     total = sum(map(of, rows))
     return sum(map(value, rows)) / total if total else None
 
 
-def summarise(rows: Sequence[Row], methods: Sequence[str], base: str, clock: str) -> list[dict[str, Any]]:
-    """One line for each method and category, then one for each method over all categories (`all`)."""
+def by_category(rows: Sequence[Measurement]) -> Iterator[tuple[str, list[Measurement]]]:
+    """Group rows by category; with several categories, all rows follow as `all`."""
     categories = list(dict.fromkeys(row["category"] for row in rows))
-    groups = [*categories, *(["all"] if len(categories) > 1 else [])]
-    out = []
-    for method in methods:
-        for category in groups:
-            here = [row for row in rows if category in (row["category"], "all")]
-            if line := _line(here, method, base, clock, category):
-                out.append(line)
-    return out
+    for category in categories:
+        yield category, [row for row in rows if row["category"] == category]
+    if len(categories) > 1:
+        yield "all", list(rows)
 
 
-def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str) -> dict[str, Any] | None:
+def summarise(rows: Sequence[Measurement], methods: Sequence[str], base: str, clock: str) -> list[Result]:
+    """Compute a result for each method and category, and for each method over all categories (`all`)."""
+    groups = list(by_category(rows))
+    results = (_result(group, method, base, clock, category) for method in methods for category, group in groups)
+    return [result for result in results if result is not None]
+
+
+def _result(rows: Sequence[Measurement], method: str, base: str, clock: str, category: str) -> Result | None:
     mine = [row for row in rows if row["method"] == method and not row.get("error")]
     if not mine:
         return None
@@ -131,11 +226,11 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
     paired = pairs(rows, method, base, clock)
     speedup, low, high = interval(list(paired.values())) if paired else (None, None, None)
 
-    def spent(row: Row) -> float:
-        told = row["forward_seconds"] > 0  # servers do not tell where their time goes
-        return float(row["draft_seconds"] + row["forward_seconds"] + row["other_seconds"]) if told else 0.0
+    def spent(row: Measurement) -> float:
+        measured = row["forward_seconds"] > 0
+        return row["draft_seconds"] + row["forward_seconds"] + row["other_seconds"] if measured else 0.0
 
-    return {
+    result: Result = {
         "method": method,
         "category": category,
         "tokens_per_second": share(mine, lambda row: row["count"], lambda row: seconds_of(row, clock)),
@@ -143,11 +238,6 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
         "speedup_low": low,
         "speedup_high": high,
         "tokens_per_step": share(first, lambda row: row["count"], lambda row: row["steps"]),
-        **(
-            {"own_tokens_per_step": share(first, lambda row: row["count"] - row.get("grammar", 0), lambda row: row["steps"])}
-            if any(row.get("grammar") for row in first)
-            else {}
-        ),
         "acceptance_rate": share(first, lambda row: row["accepted"], lambda row: row["drafted"]),
         "nodes_per_token": share(first, lambda row: row["nodes"], lambda row: row["count"]) or None,
         "flops_per_token": share(first, lambda row: row.get("flops", 0), lambda row: row["count"]) or None,
@@ -156,44 +246,54 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
         "pairs": sum(map(len, paired.values())),
         "tokens": sum(row["count"] for row in first),
         "steps": sum(row["steps"] for row in first),
-        **_thinking(first),
+        "draft_microseconds": share(mine, lambda row: row["draft_seconds"] * 1e6, lambda row: row["steps"]) or None,
         "draft_share": share(mine, lambda row: row["draft_seconds"], spent),
         "forward_share": share(mine, lambda row: row["forward_seconds"], spent),
-        **({"certainty": sure} if (sure := sureness(first)) else {}),
     }
+    if any(row.get("grammar") for row in first):
+        result["own_tokens_per_step"] = share(first, lambda row: row["count"] - row.get("grammar", 0), lambda row: row["steps"])
+    if certainty := count_certainty(first):
+        result["certainty"] = certainty
+    return result | _thinking(first)
 
 
-def _thinking(rows: Sequence[Row]) -> dict[str, float | None]:
-    """Tokens a pass and acceptance of thoughts and of the answers behind them, apart; nothing where nobody thought."""
-    if not any(row.get("thought", {}).get("tokens") for row in rows):
+def _thinking(rows: Sequence[Measurement]) -> Result:
+    """Tell thoughts from the answers after them: tokens a pass and acceptance; empty without thoughts."""
+    thoughts = [row["thought"] for row in rows if "thought" in row]
+    answers = [row["answer"] for row in rows if "answer" in row]
+    if not any(part["tokens"] for part in thoughts):
         return {}
-    of = partial(_of, rows)
     return {
-        "thought_tokens": sum(row["thought"]["tokens"] for row in rows if "thought" in row),
-        **{f"{part}_tokens_per_step": of(part, "tokens", "passes") for part in ("thought", "answer")},
-        **{f"{part}_acceptance_rate": of(part, "accepted", "drafted") for part in ("thought", "answer")},
+        "thought_tokens": sum(part["tokens"] for part in thoughts),
+        "thought_tokens_per_step": share(thoughts, lambda part: part["tokens"], lambda part: part["passes"]),
+        "answer_tokens_per_step": share(answers, lambda part: part["tokens"], lambda part: part["passes"]),
+        "thought_acceptance_rate": share(thoughts, lambda part: part["accepted"], lambda part: part["drafted"]),
+        "answer_acceptance_rate": share(answers, lambda part: part["accepted"], lambda part: part["drafted"]),
     }
 
 
-def _of(rows: Sequence[Row], part: str, what: str, of: str) -> float | None:
-    return share(rows, lambda row: row.get(part, {}).get(what, 0.0), lambda row: row.get(part, {}).get(of, 0.0))
+def count_certainty(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Count the answers whose passes are known, and those whose are not; empty for methods of this machine."""
+    certainties = [row.get("certainty") for row in rows]
+    return {name: certainties.count(name) for name in CERTAINTIES if name in certainties}
 
 
-def sureness(rows: Sequence[Row]) -> dict[str, int]:
-    """How many answers have passes that are known or not; empty for methods of this machine, which count their own."""
-    found = [row.get("certainty") for row in rows]
-    return {name: found.count(name) for name in SURE if name in found}
-
-
-def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str) -> list[dict[str, Any]]:
-    """Head to head: how many times as fast one method is as another, by category, from paired answers."""
-    categories = list(dict.fromkeys(row["category"] for row in rows))
-    out = []
+def compare(rows: Sequence[Measurement], pairings: Sequence[tuple[str, str]], clock: str) -> list[Comparison]:
+    """Compare pairs of methods by category, from paired answers."""
+    comparisons: list[Comparison] = []
     for method, against in pairings:
-        for category in [*categories, *(["all"] if len(categories) > 1 else [])]:
-            paired = pairs([row for row in rows if category in (row["category"], "all")], method, against, clock)
-            if paired:
-                found, low, high = interval(list(paired.values()))
-                line = {"method": method, "against": against, "category": category, "ratio": found, "low": low, "high": high}
-                out.append({**line, "pairs": sum(map(len, paired.values()))})
-    return out
+        for category, group in by_category(rows):
+            if paired := pairs(group, method, against, clock):
+                speedup, low, high = interval(list(paired.values()))
+                comparisons.append(
+                    {
+                        "method": method,
+                        "against": against,
+                        "category": category,
+                        "ratio": speedup,
+                        "low": low,
+                        "high": high,
+                        "pairs": sum(map(len, paired.values())),
+                    }
+                )
+    return comparisons

@@ -1,4 +1,4 @@
-"""What `specchat run` is asked: the command line's options, checked, and the prompt with its attachments."""
+"""The request of `specchat run`: the command line's options, checked, and the prompt with its attachments."""
 
 from __future__ import annotations
 
@@ -24,32 +24,35 @@ from ..options import FLAGS
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What `specchat run` was asked to do."""
+    """A request of `specchat run`."""
 
     prompt: str
     """The text, or `-` for standard input. Its `@path`s attach files."""
     settings: Settings
     explicit: frozenset[str] = frozenset()
-    """The settings that came from the command line."""
+    """Dotted keys of the settings on the command line."""
     method_settings: Mapping[str, str] = field(default_factory=dict)
     """The values of `--set`, as typed."""
     raw: bool = False
-    """The prompt goes as it is: an @ in it is an @, and nothing piped in goes with it."""
+    """Send the prompt as it is: an @ in it is an @, and piped input is not attached."""
     as_json: bool = False
     as_lines: bool = False
-    """JSON: an object a step, then the whole as for `as_json`."""
+    """Print a JSON object per step, then that of `as_json`."""
     go_on: bool = False
     """Continue the chat that `chat` names, or the last one."""
     chat: str | None = None
     keep: bool | None = None
-    """Whether the answer is kept in the history; None: if it goes on with a chat from there, and the settings allow it."""
+    """Whether to save the answer in the history; None: if it continues a chat of the history, and the settings allow it."""
     files: tuple[Path, ...] = ()
     """Attached to the prompt."""
     color: str = "auto"
 
     def method(self, unavailable: Collection[str] = (), info: ModelInfo | None = None) -> str:
-        """The decoding method: the one that was chosen, else the one that a chat with this model starts with, which is none of
-        those that it cannot run.
+        """Return the decoding method: the one in the settings, else the one that a chat with this model starts with.
+
+        Args:
+            unavailable: methods that the model cannot run.
+            info: the loaded model, once it is known.
         """
         settings = self.settings
         return settings.method or first_method(
@@ -63,12 +66,12 @@ class Request:
 
     @property
     def stop_loops(self) -> bool:
-        """Whether an answer that repeats itself is stopped. A program gets the model's own text unless it asks."""
+        """Whether to stop an answer that repeats itself. A program gets the model's own text unless it asks for it."""
         return self.settings.stop_loops and (self.plain or "stop_loops" in self.explicit)
 
 
 def keeps(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> bool | None:
-    """`Request.keep`, as the options say.
+    """Return `Request.keep` as the options set it.
 
     Raises:
         UserError: they contradict each other.
@@ -83,7 +86,11 @@ def keeps(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> bo
 
 
 def check(request: Request) -> None:
-    """Refuse what can be seen to be wrong without the engine: its start takes seconds."""
+    """Check a request as far as possible without the engine, whose start takes seconds.
+
+    Raises:
+        UserError: something is wrong with it.
+    """
     method = get(request.method())
     try:
         parse_params(method, dict(request.method_settings))
@@ -97,8 +104,8 @@ def check(request: Request) -> None:
                     f"Use {FLAGS[key]} instead."
                 ) from None
         raise
-    if len(shapes := [FLAGS[key] for key in CONSTRAINTS if key in request.explicit]) > 1:
-        raise UserError(f"{' and '.join(shapes)} each say what the answer must look like. Use only one of them.")
+    if len(constraints := [FLAGS[key] for key in CONSTRAINTS if key in request.explicit]) > 1:
+        raise UserError(f"{' and '.join(constraints)} each say what the answer must look like. Use only one of them.")
     if request.prompt != "-" and not request.prompt.strip():
         raise UserError("The prompt is empty. Type something to answer, or - to read it from standard input.")
     if request.raw and "system" in request.explicit:
@@ -107,25 +114,24 @@ def check(request: Request) -> None:
         raise UserError("--raw sends the prompt as it is, not as a chat. Leave out --raw, or --continue, --resume and --keep.")
 
 
-def attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
-    """The prompt, and the files that go with it: of -f first, then those it names."""
+def split_attachments(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
+    """Return the prompt, and the files attached to it: those of -f first, then those that it names."""
     if request.raw:
         if request.files:
             raise UserError("--raw sends the prompt as it is, without files. Leave out --raw or -f.")
         return request.prompt, []  # an @ in code is code
     text, named = attach(request.prompt)
-    given = [read(user_path(path), str(path)) for path in request.files]
-    attachments = [*given, *named]
+    attachments = [*(read(user_path(path), str(path)) for path in request.files), *named]
     for attachment in attachments:
         if attachment.notice:
             notes.sentence(attachment.notice)
     return text, attachments
 
 
-def prompt_of(request: Request, text: str, attachments: list[Attachment], notes: Notes) -> str:
-    """What is sent: the attachments, what is piped in beside a prompt, the prompt.
+def compose_prompt(request: Request, text: str, attachments: list[Attachment], notes: Notes) -> str:
+    """Compose the message to send: the attachments, piped input, the prompt.
 
-    The newline at the end of a pipe's last line is no part of a chat message.
+    The newline at the end of a pipe's last line is not part of a chat message.
     """
     if request.prompt != "-":
         if not request.raw and (piped := _piped(notes)) is not None:
@@ -140,7 +146,7 @@ def prompt_of(request: Request, text: str, attachments: list[Attachment], notes:
 
 
 def _piped(notes: Notes) -> Attachment | None:
-    """What a pipe or a file brings on standard input; None for a terminal, /dev/null, or nothing in it."""
+    """Read a pipe or a file on standard input; None for a terminal, /dev/null, or an empty one."""
     try:
         kind = os.fstat(sys.stdin.fileno()).st_mode
     except (AttributeError, OSError, ValueError):

@@ -42,13 +42,13 @@ from ...text.cells import sanitise
 from ...theming.colouring import Colouring, ink_name, legend, parse_colouring
 from ..exit_codes import ANSWERED, BROKEN, CLOSED, USER
 from ..interrupts import POLL_SECONDS, Interrupts
-from .request import Request, attached, check, prompt_of
+from .request import Request, check, compose_prompt, split_attachments
 
 if TYPE_CHECKING:
     from ...history.recorder import Recorder
 
 CLOSE_SECONDS = 10.0
-"""Longest wait for the disk at the end: a run has nothing else to do, and another specchat may hold the file for a moment."""
+"""Longest wait for the disk at the end: a run has nothing else to do, and another specchat may lock the file for a moment."""
 
 
 def run_once(request: Request) -> int:
@@ -57,12 +57,12 @@ def run_once(request: Request) -> int:
     stream = stdout()
     output = AnswerOutput(stream, request.color, parse_colouring(request.settings.colours))
     notes = Notes(request.color, output.end_line if output.is_terminal else None)
-    text, attachments = attached(request, notes)
+    text, attachments = split_attachments(request, notes)
     chat, request = _chat(request, notes)
     with EngineClient() as client:
         # Sent before standard input is read, so that the model loads meanwhile.
         load = client.load(request.settings.model, **request.settings.load_options())
-        prompt = prompt_of(request, text, attachments, notes)
+        prompt = compose_prompt(request, text, attachments, notes)
         with Interrupts(client) as interrupts:
             run = _Run(request, prompt, client, interrupts, output, notes, chat)
             try:
@@ -79,14 +79,14 @@ def run_once(request: Request) -> int:
 
 
 def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
-    """The chat that the answer belongs to, if to any; and the request with what that chat was asked with."""
+    """Return the chat of the answer, None without one, and the request with that chat's own settings."""
     keep = request.go_on and request.settings.history if request.keep is None else request.keep
     if not (request.go_on or keep):
         return None, request
     settings = request.settings
     if not request.go_on:
         return KeptRun(Transcript(system=settings.system), write=keep), request
-    transcript, settings, sentences = opened(request.chat, settings, request.explicit)
+    transcript, settings, sentences = open_chat(request.chat, settings, request.explicit)
     for sentence in sentences:
         notes.sentence(sentence)
     if "system" in request.explicit:
@@ -95,7 +95,7 @@ def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
 
 
 class KeptRun:
-    """A chat that goes on, or a new one; `write` saves it as it does."""
+    """A chat that is continued, or a new one; `write` saves it as it grows."""
 
     def __init__(self, transcript: Transcript, *, write: bool) -> None:
         self.transcript = transcript
@@ -105,17 +105,17 @@ class KeptRun:
 
     @property
     def number(self) -> int | None:
-        """The chat's number in the history, once it is closed; None if it is not kept."""
+        """The chat's number in the history, once it is closed; None if it is not saved."""
         track = self.transcript.track
         return track.chat if self.write and track is not None else None
 
     def about(self) -> About:
-        """The model, method and settings that it goes on with, once something is asked."""
+        """Return the model, method and settings of its last question."""
         assert self._about is not None
         return self._about
 
     def ask(self, prompt: str, answer: Answer, about: About) -> list[dict[str, str]]:
-        """Add a prompt, as it is sent, and the answer to come; the messages for the engine."""
+        """Add a prompt and the answer to come; return the messages for the engine."""
         self._about = about
         self.transcript.entries.append(Prompt(prompt))
         messages = self.transcript.messages()
@@ -127,24 +127,30 @@ class KeptRun:
         return messages
 
     def note(self) -> None:
-        """Save what there is so far."""
+        """Save the answer so far."""
         if self._recorder is not None:
             self._recorder.note(self)
 
     def close(self) -> list[str]:
-        """Write down the end; sentences on what went wrong, or was done to the history. A second call does nothing."""
-        recorder, self._recorder = self._recorder, None
+        """Save the end; return sentences on errors and on changes to the history. A second call does nothing."""
+        recorder = self._recorder
+        self._recorder = None
         if recorder is None:
             return []
         recorder.close(self, CLOSE_SECONDS)
         return [sentence for sentence, _ in recorder.take_sentences()]
 
 
-def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tuple[Transcript, Settings, list[str]]:
-    """The chat to go on with, what it goes on with (its own model, method and settings), and what there is to say of it.
+def open_chat(chat: str | None, settings: Settings, explicit: Collection[str]) -> tuple[Transcript, Settings, list[str]]:
+    """Open a chat to continue.
 
-    `chat` is a number, a title or a part of one, None the last chat. What the command line asks for, `given`, goes before the
-    chat's own settings.
+    Args:
+        chat: a number, a title or a part of one; None for the last chat.
+        settings: of the command.
+        explicit: keys of the settings on the command line, which override the chat's own.
+
+    Returns:
+        its transcript, the settings with its own model, method and settings, and remarks on it.
 
     Raises:
         UserError: there is no such chat, there are several, or the history cannot be read.
@@ -155,68 +161,68 @@ def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tupl
     with reading() as chats:
         if chat is not None and not chat.strip():
             raise UserError("--resume takes a chat's number or title: `specchat chats list` shows them.")
-        found = chats.open((chats.latest() if chat is None else one_chat(chats, chat)).id)
-    settings = resume_settings(settings, found, dict.fromkeys(given))
-    return found.transcript, settings, resume_notices(found, settings.model)
+        opened = chats.open((chats.latest() if chat is None else one_chat(chats, chat)).id)
+    settings = resume_settings(settings, opened, dict.fromkeys(explicit))
+    return opened.transcript, settings, resume_notices(opened, settings.model)
 
 
 class AnswerOutput:
-    """The answer's text. On a terminal harmless, and coloured as in the chat; piped, the text as it is."""
+    """Output of the answer's text: on a terminal sanitised and coloured as in the chat, in a pipe as it is."""
 
-    def __init__(self, stream: TextIO, color: str, way: Colouring = "length") -> None:
+    def __init__(self, stream: TextIO, color: str, colouring: Colouring = "length") -> None:
         self._stream = stream
-        self._way = way
+        self._colouring = colouring
         self.is_terminal = stream.isatty()
         self.depth: Depth = colour_depth(color, self.is_terminal)
-        # Coloured text is for eyes even through a pipe (`| less -R`).
+        # Coloured text is for people even through a pipe (`| less -R`).
         self._safe = self.is_terminal or self.depth > 0
         self._ink = "plain"
         self._last = "\n"
         self._begun = False
         self.coloured = False
-        """Whether a run with a colour was written."""
+        """Whether coloured text was written."""
 
     def write(self, runs: Iterable[Run], notes: Notes | None = None) -> None:
         """Write some runs.
 
         Args:
-            notes: get their thoughts; None: nobody does.
+            notes: receive their thoughts, which are dropped if this is None.
 
         Raises:
-            OSError: nobody reads any more, or the disk is full.
+            OSError: the pipe is closed, or the disk is full.
         """
-        shown: list[str] = []
+        texts: list[str] = []
         for run in runs:
             for thought, late, text in run.pieces():
                 if thought:
-                    self._put(shown)
+                    self._put(texts)
                     if notes is not None:
                         notes.thought(text)
                     continue
                 if notes is not None:
                     notes.end_thought()
                 if not late:
-                    self._ink = ink_name(self._way, run.shade, run.together)
+                    self._ink = ink_name(self._colouring, run.shade, run.together)
                 # Line breaks between a thought and the answer belong to neither.
                 text = text if self._begun or not run.spans else text.lstrip("\n")
                 self._begun = self._begun or bool(text)
-                shown.append(self._coloured(text))
-            self._ink = ink_name(self._way, run.shade, run.together)
-        self._put(shown)
+                texts.append(self._coloured(text))
+            self._ink = ink_name(self._colouring, run.shade, run.together)
+        self._put(texts)
 
-    def _put(self, shown: list[str]) -> None:
-        if text := "".join(shown):
+    def _put(self, texts: list[str]) -> None:
+        if text := "".join(texts):
             self._stream.write(text)
             self._stream.flush()
-        shown.clear()
+        texts.clear()
 
     def line(self, text: str) -> None:
-        """Write a line that is data, as it is."""
+        """Write a line of data as it is."""
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def end_line(self) -> None:
-        """End the last line, where the text did not."""
+        """End the last line if the text did not."""
         if self._last != "\n":
             self._stream.write("\n")
             self._stream.flush()
@@ -233,14 +239,14 @@ class AnswerOutput:
         return f"{colour}{text}{RESET}" if colour else text
 
     def legend(self, depth: Depth) -> str:
-        """What the colours of the answer mean, in as many of them; empty where it has none."""
-        parts = legend(self._way) if self.coloured and depth else []
+        """Explain the colours of the answer, in as many colours; empty without any."""
+        parts = legend(self._colouring) if self.coloured and depth else []
         return "".join(f"{run_colour(ink, depth) if ink else DIM}{text}{RESET}" for text, ink in parts)
 
 
 @dataclass
 class _Run:
-    """The events of one load and one answer, turned into output."""
+    """The turning of the events of one load and one answer into output."""
 
     request: Request
     prompt: str
@@ -250,18 +256,18 @@ class _Run:
     notes: Notes
     chat: KeptRun | None
     id: int = 0
-    """The answer's id, once it is asked for."""
+    """Id of the answer's command; 0 before that is sent."""
     cancelling: bool = False
     info: ModelInfo = field(default_factory=ModelInfo)
-    """What the engine tells of the model; empty until it is loaded."""
-    more: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the object of --json, for this request alone."""
+    """The model; without a name until it is loaded."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Fields of this request in the object of --json."""
 
     def __post_init__(self) -> None:
         self.answer = Answer(self.request.method(), "")
 
     def to_the_end(self, load: int) -> int:
-        """Follow the events until one ends it; return the exit code."""
+        """Follow the events to the end of the answer; return the exit code."""
         while True:
             event = self.client.wait(POLL_SECONDS)
             if self.interrupts.signal and not self.cancelling:
@@ -282,9 +288,9 @@ class _Run:
             case PieceTable():
                 self.answer.pieces = Pieces(event.pieces)
             case Started() | Prefilling() | Steps() | Finished():
-                shown = len(self.answer.runs)
+                before = len(self.answer.runs)
                 self.answer.take(event)
-                self._show(event, shown)
+                self._show(event, before)
                 if isinstance(event, Finished):
                     code = self._end(event.reason)
                     if event.reason == "loop":
@@ -296,26 +302,27 @@ class _Run:
             self.chat.note()
         return None
 
-    def _show(self, event: Event, shown: int) -> None:
-        """Show what an event brought; `shown` is how many runs were there before."""
+    def _show(self, event: Event, before: int) -> None:
+        """Show the news of an event; `before` is the number of runs that were shown earlier."""
         match event:
             case Prefilling():
                 self.notes.progress(f"reading the prompt: {event.done:,} of {counted(event.total, 'token')}")
             case Steps():
                 self.notes.clear()
                 if self.request.as_lines:
-                    for step, run in zip(event.steps, self.answer.runs[shown:], strict=True):
+                    for step, run in zip(event.steps, self.answer.runs[before:], strict=True):
                         self._line(step, run)
         if self.request.plain:
-            seen = self.notes.terminal and self.request.settings.thoughts != "hidden"
-            self.output.write(self.answer.runs[shown:], self.notes if seen else None)
+            with_thoughts = self.notes.terminal and self.request.settings.thoughts != "hidden"
+            self.output.write(self.answer.runs[before:], self.notes if with_thoughts else None)
         elif self.request.as_lines and self.answer.done:
-            for run in self.answer.runs[shown:]:
+            for run in self.answer.runs[before:]:
                 self._line(StepRecord(self.answer.method, [], run.text), run)
 
     def _loaded(self, event: Loaded) -> None:
-        """Ask for the answer."""
-        settings, answer = with_recommended(self.request.settings, event.model), self.answer
+        """Ask the loaded model for the answer."""
+        settings = with_recommended(self.request.settings, event.model)
+        answer = self.answer
         self.info = event.model
         self.answer.weights = event.model.weights
         for note in event.model.notes:
@@ -336,28 +343,28 @@ class _Run:
         answer.asked = about.request()
         if answer.method == method:
             answer.asked["settings"] |= self.request.method_settings
-        asked: dict[str, Any]
+        prompt: dict[str, Any]
         if self.chat is not None:
-            if self.chat.write:  # the trees of a chat that is opened again show what single tokens say
+            if self.chat.write:  # the trees of a chat that is opened again show the texts of tokens
                 self.client.send(ReadPieces(self.client.next_id()))
-            asked = {"messages": self.chat.ask(self.prompt, answer, about)}
+            prompt = {"messages": self.chat.ask(self.prompt, answer, about)}
         elif self.request.raw:
-            asked = {"prompt": self.prompt, "raw": True}
+            prompt = {"prompt": self.prompt, "raw": True}
         else:
             system = [{"role": "system", "content": settings.system}] if settings.system else []
-            asked = {"messages": [*system, {"role": "user", "content": self.prompt}]}
-        self.more |= {name: asked[name] for name in ("prompt", "messages") if name in asked}
+            prompt = {"messages": [*system, {"role": "user", "content": self.prompt}]}
+        self.fields |= {name: prompt[name] for name in ("prompt", "messages") if name in prompt}
         self.id = self.client.generate(
-            **asked,
+            **prompt,
             **generate_fields(answer.asked),
             compare=self.chat is not None or not self.request.plain or self.output.is_terminal,  # `why` asks later
         )
 
     def _end(self, reason: str) -> int:
-        """The answer is over; what there is of it is shown."""
+        """End the answer and print its figures; return the exit code."""
         self.notes.clear()
         self.close(reason)
-        body = answer_body(self.answer, self.request.settings.model, self.info) | self.more
+        body = answer_body(self.answer, self.request.settings.model, self.info) | self.fields
         number = self.chat.number if self.chat is not None else None
         if not self.request.plain:
             self._data(body if self.chat is None else {**body, "chat": number})
@@ -369,15 +376,15 @@ class _Run:
         elif self.request.plain and self.answer.figures.doubt:
             self.notes.sentence(self.answer.figures.doubt)
         if self.answer.thinking and self.request.plain and not self.output.is_terminal:
-            help = "Give it --think-budget, or raise --max-tokens" if reason == "length" else "Ask again, or with --think off"
-            self.notes.sentence(f"There is no answer: it ended in the middle of its thought. {help}.")
+            advice = "Give it --think-budget, or raise --max-tokens" if reason == "length" else "Ask again, or with --think off"
+            self.notes.sentence(f"There is no answer: it ended in the middle of its thought. {advice}.")
         if self.answer.figures.valid is False and reason not in ("cancelled", "error"):
             self.notes.sentence(cut_sentence(self.answer, "--max-tokens"))
             return USER
         return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)
 
     def close(self, reason: str) -> None:
-        """The answer ends, for this reason if the engine has told none; and so does the chat that it belongs to."""
+        """Close the answer, with this reason if the engine has given none, and its chat."""
         if not self.answer.done:
             self.answer.finish(reason)
         for sentence in self.chat.close() if self.chat is not None else ():
@@ -388,19 +395,19 @@ class _Run:
         thought = {"thought": join_text([run], thought=True)} if run.spans else {}
         self._data({"text": join_text([run]), **thought, "token_ids": step.tokens, **counts})
 
-    def _data(self, data: Mapping[str, Any]) -> None:
+    def _data(self, data: Mapping[str, object]) -> None:
         # On a terminal as ASCII: JSON leaves the characters that reorder a line unescaped.
         self.output.line(json.dumps(data, ensure_ascii=self.output.is_terminal))
 
     def _failed(self, event: Failed) -> int:
         self.notes.clear()
         if self.id:
-            shown = len(self.answer.runs)
+            before = len(self.answer.runs)
             self.answer.finish("error", event.tail)
-            self._show(event, shown)
+            self._show(event, before)
         if len(self.answer.log):
             self._end("error")
-        # The client tells a chat how to go on; here there is nothing to send again.
+        # The client says how a chat continues; here there is nothing to send again.
         self.notes.sentence(event.sentence.partition(" Your chat is safe")[0])
         if self.request.go_on and not self.id and event.cause == "user" and "model" not in self.request.explicit:
             self.notes.sentence("The chat was with that model. Choose another one with --model.")
@@ -408,15 +415,21 @@ class _Run:
 
 
 def answer_body(answer: Answer, model: str, info: ModelInfo) -> dict[str, Any]:
-    """The object of --json: the answer, and what the engine tells of the model, which the user named `model`."""
-    name = info.name or model
-    return {"model": name, "backend": info.backend or None, "device": info.device or None, **answer_json(answer)}
+    """Make the object of --json.
+
+    Args:
+        answer: of the model.
+        model: its name in the settings, for an `info` without a name.
+        info: on the model.
+    """
+    place = {"model": info.name or model, "backend": info.backend or None, "device": info.device or None}
+    return {**place, **answer_json(answer)}
 
 
 def _loading(model: str, event: Loading) -> str:
-    what = f"loading {model}: {event.stage}"
+    stage = f"loading {model}: {event.stage}"
     if not event.total:
-        return what
+        return stage
     if event.stage.endswith("download"):
-        return f"{what} {progress_of(event.done, event.total)}"
-    return f"{what} {event.done:,} of {event.total:,}"
+        return f"{stage} {progress_of(event.done, event.total)}"
+    return f"{stage} {event.done:,} of {event.total:,}"

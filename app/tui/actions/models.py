@@ -64,7 +64,7 @@ class Models:
 
         dialogue, live = self.host.dialogue, self.host.live
         search = ModelSearch(self.library, live.settings.model_folders, self.room, live.settings.servers)
-        view = ModelsView(search, self.downloads, dialogue, live.settings.load_options())
+        view = ModelsView(search, self.downloads, dialogue, live.settings)
         self.host.ask(ModelsScreen(view, self.load, live.keymap, " ".join(words)))
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:

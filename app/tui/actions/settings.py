@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....engine.options import CONSTRAINTS
+from ....engine.options import ANSWERING, CONSTRAINTS
 from ....errors import NotPossible, UserError, did_you_mean
 from ...settings import actions
 from ...settings.fields import SAMPLING, Settings
@@ -14,7 +14,7 @@ from ..pickers.menu import Menu, MenuItem
 from .dispatch import runs
 from .table import pairs
 
-LIMITS = ("accept", "max_tokens", "stop", "stop_loops", "think", "think_budget", "template_var", "system")
+LIMITS = (*ANSWERING, "system")
 """Keys of /set besides those of sampling."""
 
 PRESET_WORDS = {"save": "what this chat is set to, under a name", "none": "use none in this chat"}

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.content import Content
 
-from ...models import details as telling
 from ...models.rows import NO_DRAFT, ModelRow, drawn, spaced
-from ...models.view import EVERYTHING, REPOSITORY, ModelsScope, ModelsView
+from ...models.view import EVERYTHING, REPOSITORY, ModelsScope, ModelsView, lines
 from ...settings.keymap import MODELS
 from ...text.cells import one_line
 from ..keys.context import Hint, bindings_of, hints
@@ -97,7 +96,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._placed |= key is not None or listed.key != self._last_key
         if key is None:
             key = listed.key if self._placed or view.look != EVERYTHING else view.fetched(self._offered) or view.loaded()
-        count = f" · {len(self.looking.found)}{' …' if self.looking.scanning else ''}" if self.looking.found else ""
+        count = f" · {len(self.looking.by_key)}{' …' if self.looking.scanning else ''}" if self.looking.by_key else ""
         self.frame.border_title = Content("Draft models" if view.look.target else f"Models{count}")
         listed.show(spaced(view.rows(self.box.value.strip()), listed.size.height), key, listed.cursor)
         self._last_key = listed.key
@@ -114,7 +113,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         yield from hints(("models_again", ""))
 
     def about(self, item: ModelRow | None) -> list[tuple[str, str]]:
-        return telling.lines(self._view.about(item), self.cells, DETAILS)
+        return lines(self._view.about(item), self.cells, DETAILS)
 
     # Keys
 
@@ -189,7 +188,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
                 self._choose_offer(offer)
             case str() if self._view.look.target is not None:
                 self._load(self._view.look.target, None)
-            case key if (model := self.looking.found.get(key)) is not None:
+            case key if (model := self.looking.by_key.get(key)) is not None:
                 self._choose_model(model)
 
     def _choose_model(self, model: FoundModel) -> None:

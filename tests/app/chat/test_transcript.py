@@ -358,7 +358,7 @@ def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, 
     dialogue.info = replace(dialogue.info, thinking=THINKING)
     assert dialogue.submit("Two")
     assert engine.asked.think == "low"
-    assert replace(dialogue.about(), options=AnswerOptions(think="high")).request().get("think") is None
+    assert replace(dialogue.about(), options=AnswerOptions(think="high")).request()["think"] == ""
     assert variables(["a=", "b=no", "c=1.5", "d= x=y"]) == {"a": "", "b": "no", "c": 1.5, "d": " x=y"}
 
 

@@ -22,8 +22,8 @@ from textual.strip import Strip
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.cli.oneshot.run import AnswerOutput
 from specchat.app.history.chats import ChatHit, ChatRow
-from specchat.app.models.details import lines, of_offer
 from specchat.app.models.rows import offer_rows
+from specchat.app.models.view import lines, of_offer
 from specchat.app.render.blocks import EntryBlock
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import load_settings
@@ -38,6 +38,7 @@ from specchat.app.tui.terminal_app import Harmless, harmless
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.backends.files.hub_listing import Offer, Repository
 from specchat.backends.info import ModelInfo
+from specchat.backends.options import LoadOptions
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 from specchat.errors import UserError
 
@@ -209,12 +210,12 @@ def test_what_the_hub_answers_is_shown_as_text(name: str, other: str, size: int,
         Repository(name, other, other, size, size, 1, True, offers),
         Repository(name, other, name, remark=other),
     ):
-        for row in offer_rows(repository, None, {}, {}):
+        for row in offer_rows(repository, None, LoadOptions(), {}):
             values = [getattr(row, field.name) for field in fields(row) if field.name != "key"]
             parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
             assert all(calm(part) for part in parts if isinstance(part, str))
     for offer in offers:
-        sentences = of_offer(Repository(name, other, gated=True), offer, None, {})
+        sentences = of_offer(Repository(name, other, gated=True), offer, None, LoadOptions())
         for text, _ in lines(sentences, cells, 9):
             assert calm(text)
             assert cell_len(text) <= cells

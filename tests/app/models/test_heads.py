@@ -17,17 +17,18 @@ from typer.testing import CliRunner
 
 from specchat.app.cli.exit_codes import CANCELLED
 from specchat.app.cli.main import app
-from specchat.app.models.details import of_model, of_target_alone
 from specchat.app.models.library import FoundModel, Library
 from specchat.app.models.memory import FreeMemory
-from specchat.app.models.pairing import Pairing, look_for, pair, wanted
+from specchat.app.models.pairing import Pairing, drafter_kinds, look_for, pair
 from specchat.app.models.places import ModelSpot
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn
+from specchat.app.models.view import of_model, of_target_alone
 from specchat.app.terminal.output import Notes
 from specchat.backends.files.model_card import read_card
 from specchat.backends.heads.mtp.format import OwnLayers
 from specchat.backends.llama.trial import FILE
 from specchat.backends.loading import builtin_gguf, builtin_path
+from specchat.backends.options import LoadOptions
 from specchat.errors import UserError
 
 from ...fakes.drafters import gguf_heads
@@ -127,7 +128,7 @@ def test_an_assistant_drafts_for_gemma_4_alone(tmp_path: Path) -> None:
 def test_what_to_look_for_on_the_hub(family: str, name: str, searches: list[str]) -> None:
     target = found_at(target_folder())
     target = replace(target, spot=replace(target.spot, title=name), card=replace(target.card, architecture=family))
-    assert [search_.search for search_ in wanted(target)] == searches
+    assert [search_.search for search_ in drafter_kinds(target)] == searches
     sentence = look_for(target)
     assert all(f"“{search}”" in sentence for search in searches)
     if not searches:
@@ -139,10 +140,10 @@ def test_what_to_look_for_on_the_hub(family: str, name: str, searches: list[str]
 
 def test_models_that_bring_their_drafters_need_none_from_the_hub() -> None:
     builtin = FoundModel(ModelSpot("Built-in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
-    assert (wanted(builtin), look_for(builtin)) == ([], "")
+    assert (drafter_kinds(builtin), look_for(builtin)) == ([], "")
     layered = found_at(mtp_folder("glm4-moe"))
-    assert (layered.card.architecture, wanted(layered), look_for(layered)) == ("glm4_moe", [], "")
-    assert wanted(replace(layered, card=replace(layered.card, mtp=None)))[0].method == "mtp"
+    assert (layered.card.architecture, drafter_kinds(layered), look_for(layered)) == ("glm4_moe", [], "")
+    assert drafter_kinds(replace(layered, card=replace(layered.card, mtp=None)))[0].method == "mtp"
 
 
 def test_a_pard_model_is_marked(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path, monkey
     assert card.head is not None
     assert (card.backend, card.architecture, card.quantization, card.problem) == ("llama.cpp", "EAGLE-3", "Q8_0", "")
     assert "trained drafter (EAGLE-3)" in head.problem
-    rows = all_rows([head], None, {}, {})
+    rows = all_rows([head], None, LoadOptions(), {})
     text = "".join(text for text, _ in drawn(rows[1], 100))
     assert text.split()[:2] == ["head-Q8_0.gguf", "EAGLE-3"]
     assert text.split()[-2:] == ["◇", "drafter"]
@@ -197,7 +198,7 @@ def test_a_model_with_mtp_layers_says_that_it_drafts_for_itself(tmp_path: Path) 
     assert "drafts for itself (MTP)" in about(one.card)
     rows = draft_rows(one, [], {}, {})
     assert rows[1].note == "Its own MTP layer drafts (method mtp)."
-    assert all_rows([one], None, {}, {})[1].title == f"{one.spot.title} · MTP"
+    assert all_rows([one], None, LoadOptions(), {})[1].title == f"{one.spot.title} · MTP"
     eight = write_mtp(tmp_path / "eight", "glm4-moe", changes={"eh_proj.weight": torch.ones(3).to(torch.float8_e4m3fn)})
     tensors = load_file(eight / "model.safetensors")
     for tensors_too, why in (
@@ -211,7 +212,7 @@ def test_a_model_with_mtp_layers_says_that_it_drafts_for_itself(tmp_path: Path) 
         why = model.card.mtp.problem
         assert "drafts for itself" not in about(model.card)
         assert draft_rows(model, [], {}, {})[1].note == f"Its own MTP layers cannot draft: {why}"
-        assert f"Its own MTP layers cannot draft: {why}" in [text for text, _, _ in of_model(model, None, {})]
+        assert f"Its own MTP layers cannot draft: {why}" in [text for text, _, _ in of_model(model, None, LoadOptions())]
 
 
 WEIGHTS = bytes(range(256)) * 2000

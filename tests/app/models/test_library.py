@@ -34,6 +34,7 @@ from specchat.backends.files.model_card import Card, quantization_in, read_card
 from specchat.backends.files.ollama import locate_ollama
 from specchat.backends.files.vocabulary import folder_vocabulary
 from specchat.backends.loading import builtin_gguf, builtin_path
+from specchat.backends.options import LoadOptions
 from specchat.errors import UserError
 
 from ...cases import cases
@@ -233,23 +234,23 @@ NEEDS = Needs("llama.cpp", 4_000_000_000, 4_000_000_000, 32_768, 65_536)
 )
 def test_what_fits(free: int, verdict: str) -> None:
     # 4.2 GB with what a pass needs, and 8,192 tokens × 65,536 numbers × 2 bytes.
-    fit = judge(NEEDS, FreeMemory(free, "in memory"), {})
+    fit = judge(NEEDS, FreeMemory(free, "in memory"), LoadOptions())
     assert fit.verdict == verdict
-    assert "4.0 GB of weights" in fit.told
-    assert "1.1 GB of KV cache for 8,192 tokens" in fit.told
+    assert "4.0 GB of weights" in fit.sentence
+    assert "1.1 GB of KV cache for 8,192 tokens" in fit.sentence
 
 
 def test_a_shorter_conversation_that_fits_is_named_and_does_fit() -> None:
-    fit = judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), {})
-    (tokens,) = re.findall(r"--context (\d+)", fit.told)
-    assert judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), {"context": int(tokens)}).verdict == "fits"
+    fit = judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), LoadOptions())
+    (tokens,) = re.findall(r"--context (\d+)", fit.sentence)
+    assert judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), LoadOptions(context=int(tokens))).verdict == "fits"
 
 
 def test_transformers_holds_32_bits_on_the_cpu_unless_told_otherwise() -> None:
     needs = Needs("transformers", 2_000_000_000, 4_000_000_000, 4096, 1000)
-    assert judge(needs, FreeMemory(3_000_000_000, "in memory"), {}).verdict == "too large"
-    assert judge(needs, FreeMemory(3_000_000_000, "in memory"), {"dtype": "bfloat16"}).verdict == "fits"
-    assert judge(needs, FreeMemory(3_000_000_000, "on the GPU", gpu=True), {}).verdict == "fits"
+    assert judge(needs, FreeMemory(3_000_000_000, "in memory"), LoadOptions()).verdict == "too large"
+    assert judge(needs, FreeMemory(3_000_000_000, "in memory"), LoadOptions(dtype="bfloat16")).verdict == "fits"
+    assert judge(needs, FreeMemory(3_000_000_000, "on the GPU", gpu=True), LoadOptions()).verdict == "fits"
 
 
 def found_at(path: Path, spec: str = "") -> FoundModel:
@@ -308,7 +309,7 @@ def test_rows_fit_whatever_the_width(home: Path) -> None:
     models = look()
     target = models[0]
     rows = [
-        *all_rows(models, FreeMemory(8_000_000_000, "in memory"), {}, {}),
+        *all_rows(models, FreeMemory(8_000_000_000, "in memory"), LoadOptions(), {}),
         *draft_rows(target, models, {model.key: pair(Library(), target, model) for model in models}, {}),
     ]
     for cells in (20, 40, 56, 60, 84, 120, 290):
@@ -327,7 +328,7 @@ def test_damage_anywhere_in_a_header_never_ends_the_list(tmp_path: Path, noise: 
     data[at : at + len(noise)] = noise
     file.write_bytes(data)
     library, model = Library(), found_at(file)
-    row = all_rows([model], FreeMemory(8_000_000_000, "in memory"), {}, {})[1]
+    row = all_rows([model], FreeMemory(8_000_000_000, "in memory"), LoadOptions(), {})[1]
     assert row.title
     target = found_at(builtin_path("builtin-draft"))
     assert isinstance(pair(library, target, model).reason, str)
@@ -360,7 +361,7 @@ def test_any_configuration_is_a_row(tmp_path: Path, value: Any, key: str) -> Non
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": value}, "added_tokens": value}))
     model = found_at(tmp_path)
-    row = all_rows([model], FreeMemory(8_000_000_000, "in memory"), {}, {})[1]
+    row = all_rows([model], FreeMemory(8_000_000_000, "in memory"), LoadOptions(), {})[1]
     assert drawn(row, 100)
     assert isinstance(pair(Library(), model, found_at(builtin_path("builtin-draft"))).reason, str)
 
@@ -458,7 +459,7 @@ def test_rate_and_time_left_are_those_of_late(monkeypatch: pytest.MonkeyPatch) -
         ([(90.0, 0), (96.0, 200), (99.9, 600)], 100, 4),
         ([(90.0, 0), (94.0, 600)], 0, None),
     ):
-        download._told = deque(progress)
+        download._progress = deque(progress)
         assert (download.rate, download.seconds_left) == (rate, left)
 
 

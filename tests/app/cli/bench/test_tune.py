@@ -18,11 +18,10 @@ from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
 from specchat.app.cli.bench.run import table
 from specchat.app.cli.bench.statistics import Pair, interval, pairs, ratio, summarise
-from specchat.app.cli.bench.tune import TuneSearch, candidates, joined, result_of, rung_sizes, unclear
+from specchat.app.cli.bench.tune import TuneSearch, candidates, choose, joined, rung_sizes, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import read_settings
-from specchat.backends.info import Capabilities, ModelInfo
 from specchat.decoders.methods.early_exit import parse_skip
 from specchat.decoders.registry import BUILT_IN, elsewhere
 
@@ -33,7 +32,7 @@ def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, 
     """A search among candidates whose true speedups are known; an answer has 60 tokens."""
     draw = random.Random(7)
 
-    def measure(item: Item, spec: Spec) -> dict[str, Any]:
+    def measure(item: Item, spec: Spec) -> Any:
         speed = speeds.get(spec.label, 1.0) * draw.lognormvariate(0, noise)
         return {"seconds": 60 / speed, "cpu_seconds": 60 / speed, "count": 60, "steps": math.ceil(60 / speed)}
 
@@ -46,7 +45,7 @@ SPEEDS = {f"lookup:nodes={n}": 1 + 0.05 * n for n in range(1, 21)} | {f"fusion:n
 
 def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
     search = searching(SPEEDS)
-    pick = result_of(search, search.run())
+    pick = choose(search, search.run())
     grid = sum(len(search.items) * 60 / speed for speed in SPEEDS.values())
     assert SPEEDS[pick["spec"]] >= 0.95 * max(SPEEDS.values())
     assert search.passes <= grid / 3
@@ -55,9 +54,9 @@ def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
 
 def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None:
     search = searching({"lookup": 1.02, "fusion": 0.7}, noise=0.3)
-    pick = result_of(search, search.run())
+    pick = choose(search, search.run())
     assert pick["spec"] == "lookup"
-    assert pick["speedup_low"] < 1
+    assert (pick["speedup_low"] or 0) < 1
     assert pick["speedup"] == pytest.approx(ratio(search.pairs("lookup", search.items))), "the figure that its interval is of"
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
     search.default = "lookup"
@@ -71,7 +70,7 @@ def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None
 
 def test_plain_decoding_is_the_pick_where_all_are_slower() -> None:
     search = searching({"lookup": 0.8, "fusion": 0.7}, noise=0.05)
-    pick = result_of(search, search.run())
+    pick = choose(search, search.run())
     assert (pick["method"], pick["settings"], pick["speedup"]) == ("greedy", {}, 1.0)
 
 
@@ -92,16 +91,14 @@ def test_rungs(prompts: int, count: int, sizes: list[int]) -> None:
 
 def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -> None:
     without = {"draft", "tree", "eagle", "medusa", "dflash", "mtp", "pard"}
-    labels = [
-        spec.label for spec in candidates(TuneRequest(settings=Settings()), ModelInfo(layers=6), dict.fromkeys(without, "no"))
-    ]
+    labels = [spec.label for spec in candidates(TuneRequest(settings=Settings()), 6, dict.fromkeys(without, "no"))]
     names = {label.partition(":")[0] for label in labels}
     assert names == set(BUILT_IN) - {"greedy", "recompute", "beam"} - without
     request = TuneRequest(settings=Settings(), methods="lookup:nodes=5,jacobi")
-    assert [spec.label for spec in candidates(request, ModelInfo(), {})] == ["lookup:nodes=5", "jacobi"]
+    assert [spec.label for spec in candidates(request, 0, {})] == ["lookup:nodes=5", "jacobi"]
 
 
-FOUND: tuple[dict[str, Any], ...] = (
+FOUND: Any = (
     {"skip": "1,2m,4-7", "blocks": 5, "agreement": 0.94, "cost": 0.39, "speedup": 1.51, "tokens": 5},
     {"layers": 4, "blocks": 8, "agreement": 0.97, "cost": 0.56, "speedup": 1.38, "tokens": 5},
     {"skip": "1-2m", "blocks": 14, "agreement": 0.99, "cost": 0.9, "speedup": 1.1, "tokens": 8},
@@ -124,7 +121,7 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     blocks = Blocks(170, 137, 4, 8, FOUND, specs)
     before = candidates(
         TuneRequest(settings=Settings(), methods="early-exit,early-exit:skip=2a"),
-        ModelInfo(layers=8, capabilities=Capabilities(layers=True)),
+        8,
         {},
     )
     after = joined(before, blocks, 8)
@@ -132,7 +129,7 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     assert [spec.label for spec in after] == ["early-exit:skip=2a", *(spec.label for spec in specs)]
     assert joined(before, Blocks(), 8) == before
     # The best number of first layers is always measured.
-    deeper = [*({**FOUND[0], "skip": f"{layer}a"} for layer in range(7)), FOUND[1]]
+    deeper: Any = [*({**FOUND[0], "skip": f"{layer}a"} for layer in range(7)), FOUND[1]]
     assert [spec.settings.get("layers") for spec in block_specs(deeper)] == [None] * (SETS + 1) + ["4"]
     show_blocks(Blocks(170, 137, 4, 8, deeper, block_specs(deeper)))
     assert [line.endswith("measured") for line in capsys.readouterr().out.splitlines()[2:]] == [True] * 3 + [False] * 3 + [True]
@@ -226,7 +223,7 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     assert (tmp_path / "settings.toml").read_bytes() == before
 
 
-def row(item: str, method: str, seconds: float, turn: int = 0, **more: Any) -> dict[str, Any]:
+def row(item: str, method: str, seconds: float, turn: int = 0, **more: Any) -> Any:
     base = {"item": item, "method": method, "round": turn, "category": "c", "count": 10, "digest": "d", "steps": 5}
     base |= {"seconds": seconds, "cpu_seconds": seconds / 2, "accepted": 5, "drafted": 10, "nodes": 15}
     return base | {"draft_seconds": 1.0, "forward_seconds": 2.0, "other_seconds": 1.0} | more
@@ -247,7 +244,8 @@ def test_every_figure_is_a_quotient_of_totals() -> None:
         row("b", "fast", 39.0, count=100),
     ]
     rows += [row("b", "greedy", 44.0, 1, count=100), row("b", "fast", 10.0, 1, count=100)]
-    greedy, fast = summarise(rows, ["greedy", "fast"], "greedy", "wall")
+    figures: Any = summarise(rows, ["greedy", "fast"], "greedy", "wall")
+    greedy, fast = figures
     assert (greedy["tokens_per_second"], fast["tokens_per_second"]) == (210 / 86, 210 / 50)
     assert fast["speedup"] == pytest.approx(86 / 50)
     assert fast["tokens_per_step"] == 110 / 10
@@ -259,7 +257,8 @@ def test_what_was_not_measured_is_null() -> None:
     rows = [row("a", "greedy", 2.0), row("a", "fast", 1.0, **nothing)]
     _, fast = summarise(rows, ["greedy", "fast"], "greedy", "wall")
     unknown = (
-        "speedup_low speedup_high tokens_per_step acceptance_rate nodes_per_token flops_per_token draft_share forward_share"
+        "speedup_low speedup_high tokens_per_step acceptance_rate nodes_per_token flops_per_token draft_microseconds "
+        "draft_share forward_share"
     )
     assert [name for name, value in fast.items() if value is None] == unknown.split()
 
@@ -299,7 +298,7 @@ def test_an_answer_that_differs_is_not_identical_and_a_failed_one_does_not_count
 
 
 def test_a_line_tells_what_a_token_costs() -> None:
-    rows = [{**row("a", "draft", 1.0), "flops": 300e6}, {**row("b", "draft", 1.0), "flops": 100e6}]
+    rows: Any = [{**row("a", "draft", 1.0), "flops": 300e6}, {**row("b", "draft", 1.0), "flops": 100e6}]
     (line,) = summarise(rows, ["draft"], "greedy", "wall")
     assert line["flops_per_token"] == 400e6 / sum(record["count"] for record in rows)
     head, (cells, *_), _ = table([line])

@@ -61,8 +61,8 @@ def still(pilot: Any) -> bool:
     """Whether everything has been found and judged."""
     models_screen = screen(pilot)
     looking, target = models_screen.looking, models_screen._view.look.target
-    judged = target is None or len(looking.pairings(target)) == len(looking.found)
-    return bool(looking.found) and not looking.scanning and judged
+    judged = target is None or len(looking.pairings(target)) == len(looking.by_key)
+    return bool(looking.by_key) and not looking.scanning and judged
 
 
 async def browse(pilot: Any, engine: Any, *keys: str, query: str = "") -> ModelsScreen:
