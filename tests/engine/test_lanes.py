@@ -511,7 +511,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
 steps = st.builds(StepRecord, **{field.name: KINDS[str(field.type)] for field in fields(StepRecord)})
 messages = st.one_of(
     st.builds(Load, id=numbers, model=texts, context=st.none() | numbers),
-    st.builds(Generate, id=numbers, prompt=st.none() | texts, settings=names, sampling=names, stop=st.lists(texts)),
+    st.builds(Generate, id=numbers, prompt=st.none() | texts, settings=names, sampling=names, stop=st.lists(texts).map(tuple)),
     st.builds(Generate, id=numbers, messages=st.lists(st.fixed_dictionaries({"role": texts, "content": texts}), max_size=3)),
     st.builds(Switch, id=numbers, method=texts, settings=names),
     st.builds(LoadSecondary, id=numbers, key=texts, model=texts, options=names, lanes=numbers),
