@@ -497,7 +497,7 @@ models = st.builds(
     parameters=numbers,
     pass_seconds=st.just(((1, 0.5), (4, 0.75))),
     capabilities=st.builds(
-        Capabilities, reach=st.none() | numbers, equal=st.just((2, 3)), reasons=st.dictionaries(texts, texts)
+        Capabilities, most=st.none() | numbers, equal=st.just((2, 3)), reasons=st.dictionaries(texts, texts)
     ),
     thinking=st.none() | st.builds(Thinking, words=st.just(("on", "off")), sentence=texts),
     server=st.none() | st.builds(ServerInfo, engine=texts, method=texts),
