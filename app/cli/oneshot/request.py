@@ -82,7 +82,9 @@ def keeps(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> bo
         raise UserError("--keep and --no-history contradict each other. Use only one of them.")
     if keep and (last or resume is not None):
         raise UserError("--keep starts a new chat, but --continue and --resume continue one. Leave one of them out.")
-    return True if keep else False if no_history else None
+    if keep:
+        return True
+    return False if no_history else None
 
 
 def check(request: Request) -> None:

@@ -64,7 +64,7 @@ def run_once(request: Request) -> int:
         load = client.load(request.settings.model, **request.settings.load_options())
         prompt = compose_prompt(request, text, attachments, notes)
         with Interrupts(client) as interrupts:
-            run = _Run(request, prompt, client, interrupts, output, notes, chat)
+            run = _Run(request, prompt, client, interrupts, output=output, notes=notes, chat=chat)
             try:
                 return run.to_the_end(load)
             except BrokenPipeError:
