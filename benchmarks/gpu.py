@@ -494,16 +494,8 @@ def main() -> None:
     name = module.get_device_name(device) if module is not None else "cpu"
     state = options.room / f"{name.replace(' ', '-')}-{options.shape}-torch{torch.__version__}.json"
     results = {} if options.again or not state.is_file() else json.loads(state.read_text(encoding="utf-8"))
-    bench = Bench(
-        device=device,
-        shape=options.shape,
-        transcripts=options.transcripts,
-        tokenizer=options.tokenizer,
-        sources=options.llama_cpp,
-        room=options.room,
-        deadline=time.monotonic() + 60 * options.minutes,
-        results=results,
-    )
+    folders = options.transcripts, options.tokenizer, options.llama_cpp, options.room
+    bench = Bench(device, options.shape, *folders, deadline=time.monotonic() + 60 * options.minutes, results=results)
     try:
         with module.device(device) if module is not None else nullcontext():
             done = run(bench, state, options.page)

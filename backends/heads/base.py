@@ -13,8 +13,6 @@ from ..base import Scores
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .sessions import HeadSession
-
 Kind = Literal["eagle", "medusa", "dflash", "mtp"]
 """The method that a trained drafter is for."""
 
@@ -72,19 +70,15 @@ class Head:
 
 
 class PathHead(Head):
-    """A drafter that drafts token by token, each from the one before. `weights` opens its session."""
+    """A drafter that drafts token by token, each from the one before. `weights` opens its session, a `HeadSession`."""
 
-    def __init__(self, info: HeadInfo, weights: Callable[[int], HeadSession]) -> None:
-        super().__init__(info, weights)
-
-    def open(self, context: int) -> HeadSession:
-        """Open a new, empty cache for a conversation of at most `context` tokens.
+    def open(self, context: int) -> Any:
+        """Open a new, empty `HeadSession` for a conversation of at most `context` tokens.
 
         Raises:
             UserError: there is not enough memory.
         """
-        session: HeadSession = self.loaded()(context)
-        return session
+        return self.loaded()(context)
 
 
 class PositionHead(Head):

@@ -10,7 +10,7 @@ Pair i of a conversation, the token at position i + 1 and the target's states at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +23,6 @@ from ..transfer import on_device
 from .eagle_format import EagleFormat
 from .layers import DrafterParts, Modules, guarded
 from .sessions import SlotSession
-
-if TYPE_CHECKING:
-    from .mtp.load import MtpNetwork
 
 MOST_LOOKED_UP = 16 << 20
 """Most bytes of a table of the tokens' share in the first layer's projections. For a small vocabulary it halves the bytes that
@@ -136,10 +133,27 @@ class EagleNetwork:
         return self._parts.spread(logits), normed if self._output_normed else out
 
 
+class Network(Protocol):
+    """The forward pass of a drafter that takes in pairs: an EAGLE head or an MTP layer."""
+
+    device: torch.device
+    dtype: torch.dtype
+    specs: list[KVSpec]
+    whole: bool
+
+    def features(self, states: Tensor) -> Tensor:
+        """See `EagleNetwork.features`."""
+
+    def __call__(
+        self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """See `EagleNetwork.__call__`."""
+
+
 class EagleSession(SlotSession):
     """One conversation with an EAGLE head, or with a single MTP layer."""
 
-    def __init__(self, network: EagleNetwork | MtpNetwork, context: int) -> None:
+    def __init__(self, network: Network, context: int) -> None:
         super().__init__(context, network.device, network.dtype)
         self._network = network
         self._cache = guarded(lambda: SlotCache(network.specs, context), network.device)

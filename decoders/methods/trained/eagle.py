@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ....backends.base import PREFILL_CHUNK, ROOT, Scores
@@ -22,6 +23,9 @@ from ...parts.elsewhere import OLDER, as_chain, llama_server, sglang, speculativ
 from ...parts.growth import Grower
 from ...parts.proposers import Proposer
 from ...tree import Tree
+
+if TYPE_CHECKING:
+    from ....backends.heads.sessions import HeadSession
 
 CPU_FLOOR, SMALL_FLOOR = 0.1, 0.3
 """Least probabilities of a path on a CPU, where a node also costs a part of a pass of the head; the second one with a small
@@ -56,7 +60,7 @@ class HeadProposer(Proposer):
 
     def __init__(self, head: PathHead, context: int) -> None:
         super().__init__()
-        self.session = head.open(context)
+        self.session: HeadSession = head.open(context)
         self._text = Following()
 
     @property
