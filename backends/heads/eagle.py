@@ -139,7 +139,6 @@ class Network(Protocol):
     device: torch.device
     dtype: torch.dtype
     specs: list[KVSpec]
-    whole: bool
 
     def features(self, states: Tensor) -> Tensor:
         """See `EagleNetwork.features`."""
