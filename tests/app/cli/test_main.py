@@ -25,6 +25,7 @@ from specchat.app.cli.listing import pages
 from specchat.app.cli.main import app
 from specchat.app.cli.oneshot import run
 from specchat.app.cli.options import FLAGS
+from specchat.app.history.store import Store
 from specchat.app.settings.fields import GROUPS, OPTIONS, PLAIN, Settings
 from specchat.app.settings.rows import entries
 from specchat.backends.info import Capabilities, ModelInfo
@@ -58,7 +59,12 @@ finally:
         ("", "specchat --resume ", HEAVY),
     ],
 )
-def test_what_is_not_shown_is_not_imported(line: str, completed: str, dear: tuple[str, ...]) -> None:
+def test_what_is_not_shown_is_not_imported(
+    line: str, completed: str, dear: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    with Store() as store, store.transaction() as db:
+        db.execute("INSERT INTO chats (model, about, answers, title, created, changed) VALUES ('m', '{}', 1, 'one', 1, 1)")
     completion = {"_SPECCHAT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": completed} if completed else {}
     command = [sys.executable, "-c", IMPORTS, *line.split()]
     done = subprocess.run(command, env=os.environ | completion, capture_output=True, text=True, check=True)
@@ -124,15 +130,15 @@ def test_every_option_of_a_load_goes_from_the_shell_to_the_engine(call: Call, mo
 
 
 def test_every_option_of_an_answer_is_one_of_the_chat_too(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: list[Any] = []
-    monkeypatch.setattr("specchat.app.cli.oneshot.run.run_once", lambda request: settings.append(request.settings))
-    monkeypatch.setattr("specchat.app.cli.start.open_chat", lambda settings, *_, **__: settings.append(settings))
+    both: list[Any] = []
+    monkeypatch.setattr("specchat.app.cli.oneshot.run.run_once", lambda request: both.append(request.settings))
+    monkeypatch.setattr("specchat.app.cli.start.open_chat", lambda settings, *_, **__: both.append(settings))
     options = (
         "--max-tokens 70 --temperature 0.7 --seed 3 --stop END --accept typical:0.1,0.2 --json-object --no-stop-loops".split()
     )
     for command in ([], ["run", "hi"]):
         call(*command, *options)
-    chat, run = settings
+    chat, run = both
     assert chat == run
     assert (chat.max_tokens, chat.sampling.temperature, chat.stop, chat.json_object) == (70, 0.7, ("END",), True)
 

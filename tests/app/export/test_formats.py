@@ -176,19 +176,20 @@ class Page(HTMLParser):
 
 @many
 @given(chats, st.sampled_from(COLOURINGS))
-def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, colouring: str) -> None:
-    text = whole(chat, "html", "light", colouring)
+def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, way: str) -> None:
+    text = whole(chat, "html", "light", way)
     assert calm(text, line=False)
     page = Page(text)
     assert {tag for tag, _ in page.tags} <= set(
         "html head meta title style body header main div span b p details summary".split()
     )
-    attributes = {key for _, attrs in page.tags for key in attrs}
-    assert attributes <= set("lang charset http-equiv content name class title data-method".split())
+    assert {key for _, attrs in page.tags for key in attrs} <= {
+        *("lang", "charset", "http-equiv", "content", "name", "class", "title", "data-method")
+    }
     assert not page.strange
-    answers = [text.rstrip("\n") for kind, text in page.blocks if kind == "answer"]
-    expected = ["".join(map(visible, parts(answer))) for answer in chat.transcript.answers()]
-    assert answers == [text.rstrip("\n") for text in expected]
+    said = [text.rstrip("\n") for kind, text in page.blocks if kind == "answer"]
+    wanted = ["".join(map(visible, parts(answer))) for answer in chat.transcript.answers()]
+    assert said == [text.rstrip("\n") for text in wanted]
     prompts = [entry.display_text for entry in chat.transcript.entries if isinstance(entry, Prompt)]
     assert [text.strip("\n") for kind, text in page.blocks if kind == "prompt"] == [
         visible(text.strip("\n")).strip("\n") for text in prompts

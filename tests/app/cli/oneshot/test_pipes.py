@@ -200,4 +200,4 @@ def test_ctrl_c_at_the_keyboard(greeting_model: str, terminal_environment: dict[
 def test_the_chat_refuses_a_dumb_terminal(terminal_environment: dict[str, str]) -> None:
     code, text = run_in_terminal({**terminal_environment, "TERM": "dumb"})
     assert code == 2
-    assert "Use `specchat run_in_terminal PROMPT`" in plain(text)
+    assert "Use `specchat run PROMPT`" in plain(text)
