@@ -43,7 +43,7 @@ def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
             assert run.returncode == 0, f"{text}\n{run.stdout}\n{run.stderr}"
             output += run.stdout
     assert re.search(r"^bigram +\(identical\)", output, re.MULTILINE)
-    accepted = re.findall(r"^(\d+) of (\d+) draft tokens accepted", output, re.MULTILINE)
+    accepted = re.findall(r"^(\d+) of (\d+) draft tokens accepted, \d+ tokens in \d+ steps$", output, re.MULTILINE)
     assert len(accepted) == 3
     assert any(int(count) for count, _ in accepted)
     assert re.search(r"bigram.*×", output)
