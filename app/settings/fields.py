@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...engine.options import AnswerOptions, ModelSelection, Sampling, parse_url
 from ...errors import UserError
 from ...option import AT_ONCE, NEXT_ANSWER, NEXT_START, Option, declared_options, option
 from .locations import theme_names
-
-if TYPE_CHECKING:
-    from .precedence import Layers
 
 Values = Mapping[str, Any]
 """Dotted key of a setting → its value."""
@@ -107,8 +104,8 @@ class Settings(ModelSelection, AnswerOptions):
     """Settings that a chat takes over under a name; `/preset save` writes here."""
     keymap: Mapping[str, str] = field(default_factory=dict)
     """Keys of the chat, by id of the binding; several separated by commas."""
-    layers: Layers | None = field(default=None, compare=False, repr=False)
-    """Sources of the values; None for settings made by hand."""
+    layers: object = field(default=None, compare=False, repr=False)
+    """Sources of the values (`precedence.layers_of`); None for settings made by hand."""
 
 
 TABLES = ("methods", "sampling", "keymap", "models", "presets", "servers")

@@ -163,7 +163,7 @@ def with_command_line(settings: Settings, options: Values, names: Mapping[str, s
 
 def layers_of(settings: Settings) -> Layers:
     """Return the layers of settings. Values of settings made by hand count as given on the command line."""
-    if settings.layers is not None:
+    if isinstance(settings.layers, Layers):
         return settings.layers
     values = flat(settings)
     tables = {key: value for key, value in values.items() if split(key)[0] in ("models", "presets")}

@@ -9,6 +9,7 @@ from typing import Annotated
 from ....engine.options import CONSTRAINTS
 from ....errors import UserError
 from ...settings.fields import Settings
+from ...settings.precedence import layers_of
 from ..options import MODELS, AsJson, SettingOptions, argument, flag, option
 
 OnModels = Annotated[Settings, SettingOptions(*MODELS)]
@@ -99,7 +100,7 @@ class ReplayRequest:
 
     @property
     def _names_model(self) -> bool:
-        return self.settings.layers is not None and "model" in self.settings.layers.command_line
+        return "model" in layers_of(self.settings).command_line
 
     @property
     def forced(self) -> bool:
