@@ -274,8 +274,12 @@ class Talk:
 
 
 def check(tree: Any, eos: Sequence[int]) -> None:
-    """A draft is a tree without equal siblings, and nothing hangs below an end."""
+    """A draft is a tree without equal siblings, and nothing hangs below an end.
+
+    Lookahead's window is no draft, and may come from an answer with other ends.
+    """
     assert all(parent < node for node, parent in enumerate(tree.parents))
     siblings = list(zip(tree.parents, tree.tokens, strict=True))
     assert len(set(siblings)) == len(siblings)
-    assert not any(tree.tokens[parent] in eos for parent in tree.parents if parent > 0)
+    drafted = [node for node in range(1, len(tree)) if node not in tree.window]
+    assert not any(tree.tokens[tree.parents[node]] in eos for node in drafted if tree.parents[node] > 0)
