@@ -20,6 +20,7 @@ import httpx2
 from ... import __version__
 from ...errors import ContextFull, UserError, counted
 from .address import Address, key_place
+from .encodings import unpack
 from .refusals import error_text, is_context_full, parse_wait, prompt_sizes
 from .values import parse_json
 
@@ -131,6 +132,7 @@ class Connection:
         """Yield the response to a request, with an unread body. Its connection is closed at the end, which stops the server."""
         response = await self.http.send(request, stream=True)
         try:
+            unpack(response)
             if 300 <= response.status_code < 400:
                 target = self.quote(response.headers.get("Location", "nowhere"))
                 unsent = " Your key was not sent there." if self._key else ""

@@ -226,7 +226,7 @@ class Stream:
 
                 events = EventStream(response, extend)
                 async for data in events:
-                    if data == DONE:
+                    if data.strip() == DONE:
                         self._over = True
                         break
                     self._read(data, broken=events.ended)

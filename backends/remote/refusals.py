@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from .values import count, dig, string, tables
@@ -52,14 +54,23 @@ def error_status(body: Any) -> int:
 def parse_wait(headers: Mapping[str, str], body: Any) -> float:
     """Return the seconds that a server asks to wait; 0 if it names none, or more than a day."""
     delays = [detail.get("retryDelay") for table in _errors(body) for detail in tables(table.get("details"))]  # Gemini: "34s"
-    for text in filter(None, (headers.get("Retry-After"), *map(string, delays))):
-        try:
-            seconds = float(text.removesuffix("s"))
-        except ValueError:  # a date
-            continue
-        if 0 < seconds <= LONGEST_WAIT:
-            return seconds
-    return 0.0
+    waits = [_seconds(headers.get("Retry-After-Ms")) / 1000]
+    waits += map(_seconds, (headers.get("Retry-After"), *delays))
+    return next((seconds for seconds in waits if 0 < seconds <= LONGEST_WAIT), 0.0)
+
+
+def _seconds(value: object) -> float:
+    """Return the seconds that a text names, as a number or as the date of their end; 0 for anything else."""
+    text = string(value)
+    try:
+        return float(text.strip().removesuffix("s"))
+    except ValueError:
+        pass
+    try:
+        date = parsedate_to_datetime(text)
+        return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):  # a year or a zone can have any number of digits
+        return 0.0
 
 
 def is_context_full(body: Any) -> bool:

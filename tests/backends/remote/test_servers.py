@@ -9,6 +9,8 @@ import html
 import json
 import re
 import zlib
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -20,6 +22,7 @@ from specchat.backends import Sampling, UserError
 from specchat.backends.remote import connection
 from specchat.backends.remote.address import Address, find_server, quote_model
 from specchat.backends.remote.bodies import ServerRequest
+from specchat.backends.remote.encodings import MOST_PIECE, Layer
 from specchat.backends.remote.identify import Served, identify
 from specchat.backends.remote.runs import Outcome
 
@@ -200,14 +203,21 @@ def test_a_request_for_an_answer_is_sent_once() -> None:
 DELAY = {
     "error": {"message": "slow down", "details": [{"@type": "QuotaFailure"}, {"@type": "RetryInfo", "retryDelay": "34.2s"}]}
 }
+IN_HOURS = datetime.now(UTC) + timedelta(hours=20)
 WAITS: list[tuple[int, Any, dict[str, str], str]] = [
     (429, "", {"Retry-After": "7"}, "again in 7 s"),
+    (429, "", {"Retry-After": format_datetime(IN_HOURS, usegmt=True)}, r"again in [67]\d,\d\d\d s"),
+    (503, "", {"Retry-After": IN_HOURS.strftime("%a %b %d %H:%M:%S %Y")}, r"again in [67]\d,\d\d\d s"),
+    (429, "", {"Retry-After-Ms": "1500", "Retry-After": "3"}, "again in 2 s"),
+    (503, "", {"Retry-After-Ms": "1500"}, "Try again in 2 s"),
+    (429, "", {"Retry-After-Ms": "soon", "Retry-After": "3"}, "again in 3 s"),
     (429, DELAY, {}, "again in 35 s"),
     (503, "", {"Retry-After": "20"}, "Try again in 20 s"),
     (503, "", {}, "Wait until its model is loaded"),
     *(
-        (429, "", {"Retry-After": date}, "again in a while")
-        for date in ("-1", "nan", "1e300", "soon", "Fri, 31 Dec 9999 23:59:59")
+        (429, "", {header: wait}, "again in a while")
+        for header in ("Retry-After", "Retry-After-Ms")
+        for wait in ("-1", "nan", "1e300", "soon", "Fri, 31 Dec 9999 23:59:59", "1 Jan 2000 00:00 GMT", f"1 Jan {'9' * 30} 0:0")
     ),
 ]
 
@@ -225,32 +235,72 @@ def always(*response: Any) -> Any:
 ZIPPED = gzip.compress(ANSWER, mtime=0)
 ENCODINGS: list[tuple[str, bytes]] = [
     ("gzip", ZIPPED),
+    ("x-gzip", ZIPPED),
+    ("gzip, x-gzip", gzip.compress(ZIPPED, mtime=0)),
     ("gzip, deflate", zlib.compress(ZIPPED)),
+    ("gzip, deflate", zlib.compress(ZIPPED, wbits=-15)),
+    ("gzip", gzip.compress(ANSWER[:40], mtime=0) + gzip.compress(ANSWER[40:], mtime=0)),
+    ("gzip", ZIPPED + b"no gzip"),  # behind the end of the stream
     ("deflate", zlib.compress(ANSWER)),
-    *((name, ANSWER) for name in ("utf-8", "identity, ISO-8859-1", "none")),
+    ("deflate", zlib.compress(ANSWER, wbits=-15)),
+    *((name, ANSWER) for name in ("gzip", "deflate", "utf-8", "identity, ISO-8859-1", "none", "gzip, deflate")),
 ]
 
 
 @pytest.mark.parametrize(("name", "body"), ENCODINGS)
 def test_a_body_is_read_whatever_it_is_called(name: str, body: bytes) -> None:
     for parts in ([body], [bytes([byte]) for byte in body]):
-        _, outcome, failed = asked("vLLM", always(200, Fed(*parts), {"Content-Encoding": name}), CHAT)
-        assert (failed, outcome.reason) == ("", "eos")
+        heard, _ = hear(always(200, Fed(*parts), {"Content-Encoding": name}), CHAT, "vLLM")
+        assert (heard.failed, heard.text, heard.outcome.reason) == ("", "Hi", "eos")
+    refusal = gzip.compress(b'{"error": "gone"}', mtime=0) if body is not ANSWER else b'{"error": "gone"}'
+    assert "(402: gone)" in asked("vLLM", always(402, refusal, {"Content-Encoding": name}), CHAT)[2]
 
 
-@pytest.mark.parametrize(("name", "body"), [("gzip", ZIPPED[:2] + b"x" * 40), ("deflate", b"\xff" * 40)])
-def test_what_cannot_be_unpacked_is_a_sentence(name: str, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("name", "body", "sentence"),
+    [
+        ("br", ZIPPED, "compressed as br, which was not asked for"),
+        ("gzip, zstd", ZIPPED, "compressed as zstd, which was not asked for"),
+        (", ".join(["gzip"] * 1000), ZIPPED, "compressed as gzip, gzip"),
+        ("gzip", ZIPPED[:2] + b"x" * 40, "Error -3"),
+        ("deflate", b"\xff" * 40, "Error -3"),
+    ],
+    ids=range(5),
+)
+def test_what_cannot_be_unpacked_is_a_sentence(name: str, body: bytes, sentence: str) -> None:
     failed = asked("vLLM", lambda _: (200, body, {"Content-Encoding": name}), CHAT)[2]
-    assert failed.startswith("The connection to fake:1 broke off")
+    assert failed.startswith(f"The connection to fake:1 broke off before the answer began ({sentence}")
+
+
+def test_a_small_body_may_hold_a_large_one() -> None:
+    body = b": hm\n" * 500_000 + ANSWER
+    once = gzip.compress(body, mtime=0)
+    twice = gzip.compress(once, mtime=0)
+    pieces = list(Layer("gzip").push(once))
+    assert (b"".join(pieces) == body, max(map(len, pieces))) == (True, MOST_PIECE)
+    for end in range(1500, 1600):  # the first large piece ends here; nothing of it waits for more
+        assert b"".join(Layer("gzip").push(once[:end])) == zlib.decompressobj(47).decompress(once[:end])
+    heard, _ = hear(always(200, twice, {"Content-Encoding": "gzip, gzip"}), CHAT)
+    assert (heard.text, heard.failed, len(twice) < 2000) == ("Hi", "", True)
 
 
 def test_what_stands_behind_the_end_is_dropped_and_long_numbers_are_read() -> None:
     more = event({"choices": [{"delta": {"content": " more"}}], "usage": {"completion_tokens": int("9" * 4000)}})
-    end = b"data: [DONE]\n\n"
+    end, error = b"data: [DONE]\n\n", event({"error": {"message": "gone", "code": 500}})
     digits = more.replace(b"9" * 4000, b"9" * 5000)
-    for body, text in ((digits + ANSWER + end, " moreHi"), (ANSWER + end + digits, "Hi")):
-        heard, _ = hear(always(200, body), CHAT, "vLLM")
-        assert heard.text == text
+    reset = httpx2.ReadError("")
+    for parts, text in (
+        ([digits, ANSWER, end], " moreHi"),
+        ([ANSWER, end, digits], "Hi"),
+        ([ANSWER + end + digits + error], "Hi"),
+        ([ANSWER, end, error], "Hi"),
+        ([ANSWER, end, b"data: {]\n\n<html>"], "Hi"),
+        ([ANSWER, end, reset], "Hi"),
+        ([ANSWER, b"data: [DONE] \n\n" + error], "Hi"),
+    ):
+        heard, _ = hear(always(200, Fed(*parts)), CHAT, "vLLM")
+        assert (heard.text, heard.failed, heard.outcome.reason) == (text, "", "eos")
+        assert "gone" not in heard.outcome.doubt
 
 
 @pytest.mark.parametrize("key", ["sk-1/a+b<c>&d", "plain-key-12345"])
