@@ -55,7 +55,9 @@ def list_chats(
 def search(
     text: Annotated[
         str,
-        argument("Find all of these words; put a phrase in double quotes, and thought: before them to search thoughts too."),
+        argument(
+            "Find all of these words; put a phrase in double quotes, and thought: before them to search thoughts too.", "TEXT"
+        ),
     ],
     limit: Limit = 20,
     json: AsJson = False,
@@ -90,7 +92,7 @@ def show(chat: Chat, thoughts: Thoughts = False, json: AsJson = False) -> None:
 def why(
     chat: Annotated[
         str | None,
-        argument("The chat's number, title, or part of its title; else the last chat.", "[CHAT]", completion_shell.chats),
+        argument("The chat's number, title, or part of its title; else the last chat.", "CHAT", completion_shell.chats),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -142,7 +144,7 @@ def delete(
 @chats.command()
 def export(
     chat: Chat,
-    file: Annotated[Path, argument("The file to write; it ends in .html, .md or .json.")],
+    file: Annotated[Path, argument("The file to write; it ends in .html, .md or .json.", "FILE")],
     force: Annotated[bool, flag("--force", "Overwrite an existing file.")] = False,
     thoughts: Thoughts = False,
     json: AsJson = False,

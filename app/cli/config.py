@@ -82,7 +82,7 @@ def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJso
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
-def set_(key: Key, values: Annotated[list[str], argument("One value, or several for a list.", "VALUE…")]) -> None:
+def set_(key: Key, values: Annotated[list[str], argument("One value, or several for a list.", "VALUE")]) -> None:
     """Write a setting to the file, keeping its comments and order."""
     if len(values) > 1 and not find_option(key).several:
         raise UserError(f"{key} takes one value. Put it in quotes.")
@@ -95,7 +95,7 @@ def set_(key: Key, values: Annotated[list[str], argument("One value, or several 
 
 
 @config.command()
-def unset(keys: Annotated[list[str], argument(None, "KEY…")]) -> None:
+def unset(keys: Annotated[list[str], argument(None, "KEY")]) -> None:
     """Remove settings from the file, so that their defaults apply again. Unknown keys can be removed too."""
     path = read().path
     removed: dict[str, None] = {}

@@ -167,7 +167,7 @@ def chat(
 def run(
     context: typer.Context,
     *,
-    prompt: Annotated[str, argument("The prompt; - reads it from standard input.")],
+    prompt: Annotated[str, argument("The prompt; - reads it from standard input.", "PROMPT")],
     models: Annotated[Values, SettingOptions(*MODELS, "method")],
     set_: Annotated[
         list[str] | None, option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
@@ -241,7 +241,7 @@ def doctor(
     *,
     model: Annotated[
         str | None,
-        argument("A model to look into, given like --model.", completer=completion_shell.models),
+        argument("A model to look into, given like --model.", "MODEL", completer=completion_shell.models),
     ] = None,
     json: AsJson = False,
     loading: Annotated[Values, SettingOptions("backend", "device", "dtype", "context")],
@@ -266,7 +266,7 @@ def doctor(
 
 
 @app.command()
-def locate(name: Annotated[str | None, argument("Print only this path.")] = None) -> None:
+def locate(name: Annotated[str | None, argument("Print only this path.", "NAME")] = None) -> None:
     """Print where settings, data, cache, log and models are."""
     from .listing import print_locations
 

@@ -29,7 +29,9 @@ NARROWEST, WIDEST = 60, 120
 
 
 def models(
-    text: Annotated[str, argument("Words to search for, in quotes if several; owner/name asks the Hub what it offers.")] = "",
+    text: Annotated[
+        str, argument("Words to search for, in quotes if several; owner/name asks the Hub what it offers.", "TEXT")
+    ] = "",
     target: Annotated[
         str | None, option("--drafts-for", "Show which models can draft for this one, and why others cannot.", "MODEL")
     ] = None,

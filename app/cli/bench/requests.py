@@ -37,7 +37,7 @@ class BenchRequest:
     """A request of `specchat bench`."""
 
     prompts: Annotated[
-        Path | None, argument("JSONL (prompt, turns or messages) or plain text; by default the built-in tasks.")
+        Path | None, argument("JSONL (prompt, turns or messages) or plain text; by default the built-in tasks.", "FILE")
     ] = None
     settings: Constrained
     methods: Methods = ""
@@ -72,7 +72,7 @@ class BenchRequest:
 class ReplayRequest:
     """A request of `specchat replay`."""
 
-    transcripts: Annotated[list[Path] | None, argument("JSONL files of recorded answers.")] = None
+    transcripts: Annotated[list[Path] | None, argument("JSONL files of recorded answers.", "FILE")] = None
     history: Annotated[bool, flag("--history", "Replay the chats in your history.")] = False
     chat: Annotated[
         list[str] | None, option("--chat", "With --history: only this chat, by number or title. Repeat for more.", "CHAT")
@@ -117,7 +117,7 @@ class ReplayRequest:
 class TuneRequest:
     """A request of `specchat tune`."""
 
-    prompts: Annotated[Path | None, argument("Prompts as for bench; by default the built-in tasks.")] = None
+    prompts: Annotated[Path | None, argument("Prompts as for bench; by default the built-in tasks.", "FILE")] = None
     settings: OnModels
     minutes: Annotated[float, option("--minutes", "Minutes to search (default 10).", "N")] = 10.0
     methods: Methods = ""

@@ -296,7 +296,7 @@ def configured(home: dict[str, str], fake: FakeServer) -> None:
 
 def test_an_answer_and_its_figures(call: Call) -> None:
     with serving("llama-server", llama_server(WRITTEN)) as fake:
-        code, out, err = call("run", "--json", "--model", f"{fake.url}/v1", "hi")
+        code, out, err = call("--json", "--model", f"{fake.url}/v1", "hi")
     assert (code, err) == (0, "")
     body = json.loads(out)
     assert {name: body[name] for name in ("text", "runs", "certainty", "doubt", "method", "finish_reason", "token_ids")} == {
@@ -310,17 +310,17 @@ def test_an_answer_and_its_figures(call: Call) -> None:
     }
     assert (body["draft_tokens"], body["accepted_tokens"], body["prompt_tokens"]) == (24, WRITTEN.accepted, 13)
     with serving("vLLM", vllm(WRITTEN, merged=[2])) as fake:
-        body = json.loads(call("run", "--json", "--model", fake.url, "hi")[1])
+        body = json.loads(call("--json", "--model", fake.url, "hi")[1])
     assert (body["certainty"], body["token_ids"]) == ("unknown", list(range(100, 114)))
     assert "It merged passes into one chunk." in body["doubt"]
 
 
 def test_where_nothing_is_known_nothing_is_claimed(call: Call) -> None:
     with serving(stream=text_only(of_words("The"))) as fake:
-        body = json.loads(call("run", "--json", "--model", f"{fake.url}#small", "hi")[1])
+        body = json.loads(call("--json", "--model", f"{fake.url}#small", "hi")[1])
         # What is odd about an answer is said where there is no verdict on it, too.
         fake.stream = text_only(of_words("The"), "odd")
-        code, out, err = call("run", "--model", f"{fake.url}#small", "hi")
+        code, out, err = call("--model", f"{fake.url}#small", "hi")
     assert (body["certainty"], body["runs"], body["steps"], body["tokens_per_step"]) == ("unknown", [], 0, 0.0)
     assert (code, out.strip()) == (0, "The")
     assert "gives a reason for the end that specchat does not know: odd." in err
@@ -365,11 +365,11 @@ def test_a_key_is_sent_and_appears_nowhere(home: dict[str, str], tmp_path: Path)
         assert KEY.encode() not in path.read_bytes(), path
 
 
-def test_a_kept_answer_is_opened_again_as_it_was(call: Call, tmp_path: Path) -> None:
+def test_a_kept_answer_is_opened_again_as_it_was(home: dict[str, str], tmp_path: Path) -> None:
     with serving("llama-server", llama_server(WRITTEN)) as fake:
-        call("run", "--keep", "--model", fake.url, "hi")
+        run_program(home, "run", "--keep", "--model", fake.url, "hi")
     file = tmp_path / "chat.json"
-    assert call("chats", "export", "1", file)[0] == 0
+    assert run_program(home, "chats", "export", "1", str(file)).returncode == 0
     answer = read_chat(file).transcript.entries[1]
     assert isinstance(answer, Answer)
     assert (answer.text, answer.figures.certainty) == (WRITTEN.text, "exact")
