@@ -14,7 +14,7 @@ from .logfile import log_path, redirect
 
 
 def main() -> None:
-    """Secure the protocol's descriptors, then serve until the parent goes."""
+    """Move the protocol off the descriptors 0 and 1, then serve until the parent goes."""
     # Before anything native is imported: libraries print to 1 and 2, and some read 0.
     commands, events = os.dup(0), os.dup(1)
     redirect(log_path())
@@ -37,15 +37,15 @@ def main() -> None:
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
-    """Have OpenMP's threads spin between two operators for about as long as Python needs, then sleep, and torch ask the system
-    for huge pages; variables that are set already stay.
+    """Set variables, unless they are set: OpenMP's threads spin between two operators for about as
+    long as Python needs, then sleep, and torch asks the system for huge pages.
 
-    Threads that only spin hold up the working one when other processes want the cores too (the drawing process does); those
-    that only sleep take longer to wake than a small operator takes. On two idle cores a pass of the built-in model took 1.6 ms,
-    and 5.8 where threads only slept (llama.cpp 0.8 and 7.0); next to a spinning process on each core neither was clearly
-    quicker.
+    Threads that never sleep delay the working one when other processes want the cores too (the drawing process does); those
+    that sleep at once take longer to wake than a small operator takes. On two idle cores a pass of the built-in model took
+    1.6 ms this way, and 5.8 ms with threads that sleep at once (llama.cpp: 0.8 and 7.0 ms); next to a busy process on each core
+    neither was clearly faster.
 
-    Each pass reads all weights once: in huge pages the CPU looks up a five-hundredth as many addresses.
+    Each pass reads all weights once: with huge pages the CPU translates a five-hundredth as many page addresses.
     """
     if "OMP_WAIT_POLICY" not in environment:
         environment["OMP_WAIT_POLICY"] = "PASSIVE"

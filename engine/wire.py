@@ -1,7 +1,7 @@
 """The wire format of messages, and the engine's outgoing queue.
 
 A message is a line of UTF-8 JSON with the class name under "kind"; unknown fields are ignored, so that a newer side can talk to
-an older one. Another thread sends the events, and merges waiting steps into one message.
+an older one. A thread of its own sends the events; `post` merges those of progress that still wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERVAL = 0.015
 
 
 def _decoder(hint: Any) -> Callable[[Any], Any] | None:
-    """Return a function that rebuilds a value of a type from JSON; None if JSON has it already."""
+    """Return a function that rebuilds a value of a type from JSON; None if the parsed JSON is that value already."""
     arguments = get_args(hint)
     inner = next(filter(None, map(_decoder, arguments)), None)
     if hint is StepRecord:
@@ -95,7 +95,7 @@ class Outbox:
     """Sends events to a descriptor. `post` never blocks: while the pipe is full, waiting events are merged.
 
     The events of one id stay in order. Progress waits up to INTERVAL for more of its kind; any other event is sent at once,
-    with all that wait.
+    together with all events that are waiting.
     """
 
     def __init__(self, fd: int) -> None:
@@ -121,7 +121,7 @@ class Outbox:
                 return
             self._waiting.append(event)
             self._mergeable[event.id] = event
-            # A sender that waits for its interval to pass need not be woken: that would cost a switch a step.
+            # A sender that waits for its interval to pass need not be woken: that would cost a thread switch per step.
             if self._idle:
                 self._changed.notify()
 

@@ -1,4 +1,4 @@
-"""The object of an answer in `specchat run --json`."""
+"""The JSON object that `specchat run --json` prints for an answer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .entries import TELLING_STEPS, Answer
 WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
 """Draft lengths whose speedup is estimated for each answer."""
 DOUBLE = 2.0
-"""Speedup for which the necessary drafter is computed."""
+"""The speedup for which `what_if` says how cheap a draft token would have to be."""
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """Return the object of an answer; None stands for a figure that was not measured. `tokens` counts an EOS token."""
+    """Return an answer as a JSON object, with None for what was not measured. `tokens` counts EOS too."""
     totals, figures = answer.totals, answer.figures
     plain = figures.plain_seconds
     return {
@@ -36,7 +36,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "wasted_tokens": totals.wasted,
         "alpha": totals.alpha if totals.drafted else None,
         "position_acceptance": totals.position_acceptance,
-        "drafters": {name: asdict(part) for name, part in totals.parts.items()},
+        "drafters": {name: asdict(drafter) for name, drafter in totals.parts.items()},
         "nodes": totals.nodes,
         "nodes_per_token": totals.nodes_per_token,
         "flops_per_token": flops(answer.weights, totals.nodes_per_token) or None,
@@ -52,11 +52,11 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "pass_seconds": totals.pass_seconds,
         "speedup": figures.speedup or None,
         "busy": figures.contended,
-        "by_method": {name: _part(part, plain) for name, part in answer.by_method.items()},
+        "by_method": {name: _method_figures(share, plain) for name, share in answer.by_method.items()},
         "what_if": _what_if(totals, plain),
         "finish_reason": answer.reason or "",
         "text": answer.text,
-        **_shared(answer, totals),
+        **_thought_and_answer(answer, totals),
         "token_ids": answer.log.tokens.tolist(),
         "runs": totals.runs,
         **_served(answer),
@@ -68,8 +68,9 @@ def _constraint(answer: Answer) -> dict[str, Any]:
     return {"valid": answer.figures.valid, "constraint": constraint["kind"]} if constraint else {}
 
 
-def _shared(answer: Answer, totals: Totals) -> dict[str, Any]:
-    """Return the shares of the thought and of the answer after it, which add up to the whole; empty without a thought."""
+def _thought_and_answer(answer: Answer, totals: Totals) -> dict[str, Any]:
+    """Return the figures of the thought and of the answer after it, which add up to those of the
+    whole; empty without a thought."""
     if not totals.thought.tokens:
         return {}
     rest = answer.figures.answer if answer.figures.certainty else totals.answer
@@ -80,7 +81,7 @@ def _shared(answer: Answer, totals: Totals) -> dict[str, Any]:
 
 
 def _served(answer: Answer) -> dict[str, Any]:
-    """Return the fields that differ for a server's answer: no estimate stands for a count."""
+    """Return the fields that differ for a server's answer; what is not certain is empty, not estimated."""
     figures = answer.figures
     if not figures.certainty:
         return {}
@@ -95,7 +96,7 @@ def _served(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _part(totals: Totals, plain: float) -> dict[str, Any]:
+def _method_figures(totals: Totals, plain: float) -> dict[str, Any]:
     return {
         "tokens": totals.tokens,
         "tokens_per_step": totals.tokens_per_step,
@@ -111,9 +112,9 @@ def _what_if(totals: Totals, plain: float) -> dict[str, Any]:
     if not totals.drafted or not plain:
         return {}
     length, gain = totals.best_length(totals.alpha, plain)
-    ratio, at = totals.ratio_for(DOUBLE, totals.alpha, plain) or (None, None)
+    ratio, double_length = totals.ratio_for(DOUBLE, totals.alpha, plain) or (None, None)
     return {
         "speedups": {str(k): totals.what_if(k, totals.alpha, plain) for k in WHAT_IF_LENGTHS},
         "best": {"length": length, "speedup": gain},
-        "double": {"ratio": ratio, "length": at},
+        "double": {"ratio": ratio, "length": double_length},
     }

@@ -15,7 +15,7 @@ from ...errors import UserError
 from ..settings.precedence import load_settings
 from ..text.amounts import short_path
 from ..text.cells import fit
-from . import complete as completion_shell
+from . import complete as completers
 from .options import AsJson, argument, flag, option, print_json
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 chats = typer.Typer(name="chats", help="List, search, show, delete and export your chats.", no_args_is_help=True)
 
-Chat = Annotated[str, argument("The chat's number, title, or part of its title.", "CHAT", completion_shell.chats)]
+Chat = Annotated[str, argument("The chat's number, title, or part of its title.", "CHAT", completers.chats)]
 Thoughts = Annotated[bool, flag("--thoughts", "Include the model's thoughts.")]
 Limit = Annotated[int, option("--limit", "Print at most N chats.", "N")]
 
@@ -92,7 +92,7 @@ def show(chat: Chat, thoughts: Thoughts = False, json: AsJson = False) -> None:
 def why(
     chat: Annotated[
         str | None,
-        argument("The chat's number, title, or part of its title; else the last chat.", "CHAT", completion_shell.chats),
+        argument("The chat's number, title, or part of its title; else the last chat.", "CHAT", completers.chats),
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -117,7 +117,7 @@ def examine() -> Report:
         devices=_devices(problems) if packages["torch"] else {},
         llama_cpp=_llama_cpp(problems) if packages["llama-cpp-python"] else {},
         terminal=_terminal(),
-        paths={name: str(path) for name, path in locations.everything().items()},
+        paths={name: str(path) for name, path in locations.all_locations().items()},
         settings=_settings(problems),
         builtin_model=_builtin(problems),
         problems=problems,

@@ -58,7 +58,7 @@ def print_locations(name: str | None) -> None:
     Raises:
         UserError: no such name; names the nearest.
     """
-    paths = locations.everything()
+    paths = locations.all_locations()
     if name is None:
         print("\n".join(f"{place:9} {path}" for place, path in paths.items()))
     elif name in paths:

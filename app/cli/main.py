@@ -17,7 +17,7 @@ import typer
 from ...engine.options import LOADING
 from ...errors import UserError
 from ...plain_file import FULL, stand_somewhere
-from ..cli import complete as completion_shell
+from ..cli import complete as completers
 from ..history import take_notices
 from ..settings.fields import OPTIONS, Values
 from ..settings.precedence import load_settings, read_settings
@@ -25,7 +25,6 @@ from ..terminal import encoding
 from ..text.cells import sanitise
 from .bench.requests import BenchRequest, ReplayRequest, TuneRequest
 from .chats import chats, why
-from .config import config
 from .exit_codes import BROKEN, CLOSED, USER
 from .models import models
 from .options import (
@@ -41,6 +40,7 @@ from .options import (
     takes_settings,
     with_options,
 )
+from .settings_commands import settings_commands
 
 LOADED = ("device", "dtype", "context", "threads", "exact")
 """Settings of the load that every command with a model takes."""
@@ -241,7 +241,7 @@ def doctor(
     *,
     model: Annotated[
         str | None,
-        argument("A model to look into, given like --model.", "MODEL", completer=completion_shell.models),
+        argument("A model to look into, given like --model.", "MODEL", completer=completers.models),
     ] = None,
     json: AsJson = False,
     loading: Annotated[Values, SettingOptions("backend", "device", "dtype", "context")],
@@ -279,7 +279,7 @@ app.command()(_measuring(tune, TuneRequest))
 app.command()(models)
 app.command()(why)
 app.add_typer(chats)
-app.add_typer(config)
+app.add_typer(settings_commands)
 
 
 def _without_none(**values: Any) -> Values:

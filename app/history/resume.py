@@ -31,13 +31,13 @@ def chat_settings(opened: OpenedChat) -> dict[str, Any]:
     out = {}
     for key, value in values.items():
         if value is not None:
-            with suppress(UserError):  # of another version
+            with suppress(UserError):  # written by another version of specchat
                 out[key] = checked(key, value, key)
     return out
 
 
 def chat_model(opened: OpenedChat) -> tuple[str, dict[str, Any]]:
-    """Return a chat's model as the user named it (empty if unknown), and the options of its load."""
+    """Return a chat's model as the user named it (empty if unknown), and its options at the load."""
     options = {name: opened.load[name] for name in LOADED_WITH if name in opened.load}
     if "draft_model" in options:
         options["draft_model"] = tuple(draft_names(options["draft_model"]))
@@ -48,7 +48,7 @@ def resume_settings(settings: Settings, opened: OpenedChat, options: Mapping[str
     """Return the settings with which a chat continues.
 
     Args:
-        options: those of the command line, which go before the chat's own.
+        options: those given on the command line, which override the chat's own.
     """
     from ..settings.precedence import layers_of
 
@@ -59,7 +59,7 @@ def resume_settings(settings: Settings, opened: OpenedChat, options: Mapping[str
         load = {name: getattr(settings, name) for name in LOADED_WITH}
     layers = layers_of(settings)
     overridden = {*options, *(layers.preset if "preset" in options else ())}
-    # The system prompt in the settings is for new chats; this one has its own in its transcript.
+    # A system prompt set by hand stays in the settings, for new chats; the opened chat has its own in its transcript.
     system = {key: value for key, value in layers.chat.items() if key == "system"}
     values = system | {key: value for key, value in chat_settings(opened).items() if key not in overridden}
     merged = replace(layers, chat=values, model=model).settings()
@@ -68,7 +68,7 @@ def resume_settings(settings: Settings, opened: OpenedChat, options: Mapping[str
 
 
 def welcome(opened: OpenedChat, loading: str) -> str:
-    """Return the notice above an opened chat; `loading` is its model if that is being loaded."""
+    """Return the notice above an opened chat; `loading` names its model if that is being loaded, else ''."""
     sentences = [f"Opened {opened.title}."]
     if loading:
         sentences.append(f"Loading its model, {one_line(loading)}.")
@@ -95,7 +95,8 @@ def damage(opened: OpenedChat) -> str:
 
 
 def find(text: str | None) -> OpenedChat | str:
-    """Find the chat of the command line; returns the query for the list of chats if several match.
+    """Find the chat that the command line asks for; if one has to be chosen from the list of chats,
+    return the query for that list.
 
     Args:
         text: a title, a part of one, or a number; empty for the whole list, None for the last chat.

@@ -1,5 +1,5 @@
-"""Pairs of target and draft model: whether one can draft for the other, judged from the files by the rule that the methods
-apply; and the kinds of drafter to look for on the Hub."""
+"""Pairs of target and draft model: whether one can draft for the other, judged from their files by the
+methods' own rules; and the kinds of drafter to look for on the Hub."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from ...backends.files.model_card import quantization_in
 from ...backends.files.vocabulary import difference
 from ...backends.heads.formats import Format, Target
-from ...backends.llama.hidden_states import untold
-from ...backends.llama.trial import failed
+from ...backends.llama.hidden_states import states_unavailable
+from ...backends.llama.trial import trial_failed
 from ...backends.loading import builtin_gguf, builtin_path
 from ...backends.options import BUILTIN, BUILTIN_EAGLE
 from ...errors import UserError
 from ..text.cells import fit, one_line
 from .library import FoundModel, Library
 
-MOST_SHARE = 0.7
-"""Largest share of the target's parameters: a draft model with more of them cannot be fast enough to pay."""
+MAX_SIZE_RATIO = 0.7
+"""Largest ratio of a draft model's parameters to the target's: a larger one is too slow to gain anything."""
 
 KINDS = {
     "eagle3": ("EAGLE-3", "eagle"),
@@ -73,7 +73,7 @@ class Pairing:
 def pair(library: Library, target: FoundModel, draft: FoundModel) -> Pairing:
     """Judge whether a model can draft for a target. Reads both vocabularies, so it blocks."""
     if (head := draft.card.head) is not None:
-        if draft.spot.spec == BUILTIN_EAGLE:  # it ships for both runtimes, and loads on its target's
+        if draft.spot.spec == BUILTIN_EAGLE:  # it ships for both runtimes; the one for the target's is loaded
             file = builtin_gguf if target.card.backend == "llama.cpp" else builtin_path
             head = library.card(file(BUILTIN_EAGLE)).head or head
         return _fits(library, target, draft, head)
@@ -83,7 +83,7 @@ def pair(library: Library, target: FoundModel, draft: FoundModel) -> Pairing:
         return Pairing(False, "This is the target itself.")
     ours = target.card.parameters
     theirs = draft.card.parameters
-    if ours and theirs > ours * MOST_SHARE:
+    if ours and theirs > ours * MAX_SIZE_RATIO:
         size = {1: "larger than", 0: "as large as", -1: "hardly smaller than"}[(theirs > ours) - (theirs < ours)]
         return Pairing(False, f"It is {size} the target, so drafting with it would only cost time.")
     try:
@@ -107,8 +107,8 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
     if gguf and card.backend != "llama.cpp":
         return Pairing(False, f"It is a trained drafter ({head.title}) in GGUF, which drafts for models on llama.cpp only.")
     if card.backend == "llama.cpp":
-        if failed("last", card.architecture):
-            return Pairing(False, untold(card.architecture))
+        if trial_failed("last", card.architecture):
+            return Pairing(False, states_unavailable(card.architecture))
         if head.reads_keys and not gguf:
             return Pairing(False, "It reads the target's keys and values, which llama.cpp gives to an assistant in GGUF only.")
         if not gguf and head.borrows and not card.tied:
@@ -128,7 +128,8 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
 
 
 def drafter_kinds(target: FoundModel) -> list[DrafterKind]:
-    """List the kinds of trained drafter to look for, without those in the model's own checkpoint."""
+    """List the kinds of trained drafter to look for on the Hub; a checkpoint with MTP layers only if
+    the model's own has none."""
     if target.spot.spec == BUILTIN:
         return []
     family = re.sub("[^a-z0-9]|text$|forcausallm$", "", target.card.architecture.lower())
@@ -156,7 +157,7 @@ def look_for(target: FoundModel) -> str:
 
 
 def _plain_name(target: FoundModel) -> str:
-    """Return a model's name without its owner and quantization, as the names of its drafters begin."""
+    """Return a model's name without owner and quantization; its drafters' names begin with that."""
     name = one_line(target.spot.title).rpartition("/")[2]
     name = re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
     if kind := quantization_in(name):
@@ -165,7 +166,7 @@ def _plain_name(target: FoundModel) -> str:
 
 
 def same(one: FoundModel, other: FoundModel) -> bool:
-    """Whether two entries are the same model; the built-in model of both runtimes is."""
+    """Whether two entries are the same model; the built-in model's files for the two runtimes are."""
     if one.spot.path == other.spot.path:
         return True
     return one.spot.spec == other.spot.spec == BUILTIN

@@ -34,7 +34,7 @@ class SavedChat:
     def heading(self) -> dict[str, Any]:
         """The chat's model for a heading, or the names of all models that answered."""
         names = dict.fromkeys(model for answer in self.transcript.answers() if (model := answer.asked.get("model")))
-        only = all(name == self.model.get("asked") for name in names)  # a file may hold any value
+        only = all(name == self.model.get("asked") for name in names)  # in a file it may be any value, unhashable too
         return self.model if only else {"name": ", ".join(map(short_name, names))}
 
     @property
@@ -46,7 +46,7 @@ class SavedChat:
         """Return the name of an answer's model; empty if unknown."""
         return short_name(str(answer.asked.get("model", "")))
 
-    def texts(self, answer: Answer) -> Pieces:
+    def pieces_of(self, answer: Answer) -> Pieces:
         return answer.pieces if len(answer.pieces) else self.pieces
 
 
@@ -80,7 +80,8 @@ def settings_body(about: About) -> dict[str, Any]:
 
 
 def frozen(answer: Answer) -> Answer:
-    """Copy an answer that may grow. Its log, to which steps are only added, is shared and read up to the copy's runs."""
+    """Copy an answer that is still being written. The copy shares the log, which only grows, and reads
+    it as far as its own runs go."""
     if answer.done:
         return answer
     figures = replace(answer.figures, totals=replace(answer.totals))

@@ -54,7 +54,7 @@ def chat_json(chat: SavedChat) -> Iterator[str]:
     for i, entry in enumerate(chat.transcript.entries):
         yield ",\n  " if i else "\n  "
         if isinstance(entry, Answer):
-            yield from answer_json(entry, chat.texts(entry), {"kind": "answer"})
+            yield from answer_json(entry, chat.pieces_of(entry), {"kind": "answer"})
         else:
             yield dump(entry_head(entry))
     yield "\n ]\n}\n"

@@ -23,7 +23,7 @@ def _folder(variable: str, default: Path) -> Path:
 
 
 def settings_file() -> Path:
-    """Return the settings file. SPECCHAT_CONFIG names it if that ends in .toml, else the folder that holds settings.toml."""
+    """Return the settings file. SPECCHAT_CONFIG is its path if it ends in .toml, else its folder's."""
     path = _folder("SPECCHAT_CONFIG", platformdirs.user_config_path(APP, appauthor=False))
     return path if path.suffix == ".toml" else path / "settings.toml"
 
@@ -45,7 +45,7 @@ def theme_names() -> list[str]:
 
 
 def data_folder() -> Path:
-    """Return the folder of the history and of what else must not be lost; SPECCHAT_DATA names another."""
+    """Return the folder of the history and of all else that must not be lost; SPECCHAT_DATA names another."""
     return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
 
 
@@ -64,7 +64,7 @@ def package_folder() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-def everything() -> Mapping[str, Path]:
+def all_locations() -> Mapping[str, Path]:
     """Return every location by the name that `specchat locate` knows it by."""
     return {
         "settings": settings_file(),

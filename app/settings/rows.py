@@ -52,7 +52,7 @@ def entries(methods: Iterable[str]) -> list[ListedSetting]:
 class SettingRow:
     """A row of the list: a setting, a heading, or (neither) a blank one."""
 
-    title: str = ""
+    key_or_heading: str = ""
     """The setting's key, or the heading."""
     name: str = ""
     """The setting's name in words."""
@@ -100,7 +100,7 @@ def detail(row: SettingRow) -> list[tuple[str, str]]:
     option = row.option
     assert option is not None
     source = [f"from {one_line(row.origin.place)}"] if row.origin.kind != "default" else []
-    parts = [row.title, f"default {in_force(option, option.default)}", *source, f"applies {option.when}"]
+    parts = [row.key_or_heading, f"default {in_force(option, option.default)}", *source, f"applies {option.when}"]
     lines = [(one_line(option.help.replace("`", "")), "$foreground"), (" · ".join(parts), "$quiet")]
     if option.words:
         lines.append((f"one of {', '.join(option.words)}", "$quiet"))

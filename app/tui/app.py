@@ -51,7 +51,7 @@ from .notify import Notifier, notify
 from .race.races import Races
 from .terminal_app import T, TerminalApp
 from .themes import Themes
-from .tour.tours import Start, Tours
+from .tour.tours import Tours, TourStart
 from .transcript.view import TranscriptView
 
 IDLE_SECONDS = 0.25
@@ -167,7 +167,7 @@ class SpecchatApp(TerminalApp):
         self.frames = Frames(self, self.take_events, lambda: self.write_seconds)
         self.piped = ""
         """Piped text for the first message."""
-        self.tour: Start = ""
+        self.tour: TourStart = ""
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *self.themes.problems) if text]
         if unknown:
@@ -398,7 +398,7 @@ def run_chat(
     race: RaceRecord | None = None,
     piped: str = "",
     fallback: tuple[str, Mapping[str, Any]] | None = None,
-    tour: Start = "",
+    tour: TourStart = "",
 ) -> int:
     """Run the chat and return the exit code.
 

@@ -130,7 +130,7 @@ class LayerOutputs:
         return int(self._rows[name].ctypes.data) if self._filled[name] == rows else None
 
 
-def untold(architecture: str) -> str:
+def states_unavailable(architecture: str) -> str:
     """Explain that llama.cpp does not expose the inputs of an architecture's layers."""
     return (
         f"llama.cpp does not hand out the hidden states of {architecture} models, so drafters trained on them cannot draft "

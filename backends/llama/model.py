@@ -27,14 +27,14 @@ from ..pass_times import given_curve
 from ..proof_text import proof_text
 from ..rounding import ticking
 from .context import Runtime, Weights
-from .hidden_states import LayerOutputs, embeddings, refusal, untold
+from .hidden_states import LayerOutputs, embeddings, refusal, states_unavailable
 from .library import library
 from .options import FLASH, check_memory, choose_runtime, device_name, least_context, usual_context
 from .plain import Contexts, LlamaPlainSession
 from .proof import PASSES, SIZE, states_work
 from .prove import Prover
 from .tokenizer import LlamaCodec
-from .trial import Trial, works
+from .trial import Trial, trial_succeeds
 
 NO_LAYERS = "llama.cpp runs all layers of a model or none, so the first ones cannot draft. Load the model's safetensors folder."
 
@@ -79,15 +79,15 @@ class LlamaModel(CodecModel):
         tried = trial in self._tried or (trial == "last" and self.weights.all_last)
         if taps and self.info.capabilities.states and not tried:
             architecture, file = self.header.architecture, Path(self.info.path)
-            if not works(trial, architecture, file):
-                if trial == "last" or not LayerOutputs.readable() or not works("last", architecture, file):
-                    raise UserError(untold(architecture))
+            if not trial_succeeds(trial, architecture, file):
+                if trial == "last" or not LayerOutputs.readable() or not trial_succeeds("last", architecture, file):
+                    raise UserError(states_unavailable(architecture))
                 self.weights.outputs = True
-                self.untrue_states = untold(architecture)
+                self.untrue_states = states_unavailable(architecture)
             self._tried.add(trial)
             self._states_proven = False
         if self.weights.outputs and 0 in taps:  # which is no layer's output
-            raise UserError(untold(self.header.architecture))
+            raise UserError(states_unavailable(self.header.architecture))
         return super().tapped(taps)
 
     @property

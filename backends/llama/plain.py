@@ -26,16 +26,16 @@ class LlamaPlainSession(ChainSession):
 
     def __init__(self, context: Context, size: int) -> None:
         super().__init__(size)
-        self._run: Context | None = context
+        self._llama_context: Context | None = context
         self._vocabulary = context.weights.vocabulary
 
     def _forget(self) -> None:
         super()._forget()
-        if self._run is not None:
-            self._run.clear()
+        if self._llama_context is not None:
+            self._llama_context.clear()
 
     def _read(self, text: list[int], places: list[int]) -> Tensor:
-        run = alive(self._run)
+        context = alive(self._llama_context)
         new = text[len(self._held) :]
         if new and not (min(new) >= 0 and max(new) < self._vocabulary):
             raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
@@ -43,8 +43,8 @@ class LlamaPlainSession(ChainSession):
         parts = [torch.empty((0, self._vocabulary))]
         while len(self._held) < len(text):
             begin = len(self._held)
-            end, flagged = self._part(run, begin, len(text), [place for place in scored if place >= begin])
-            code = run.decode(text[begin:end], range(begin, end), [1] * (end - begin), [place - begin for place in flagged])
+            end, flagged = self._part(context, begin, len(text), [place for place in scored if place >= begin])
+            code = context.decode(text[begin:end], range(begin, end), [1] * (end - begin), [place - begin for place in flagged])
             if code:
                 self._forget()
                 raise UserError(
@@ -52,16 +52,16 @@ class LlamaPlainSession(ChainSession):
                     "model."
                 )
             self._held = text[:end]
-            self._heard(run, begin, end)
+            self._heard(context, begin, end)
             if not flagged:
                 continue
-            rows = run.logits(len(flagged))
+            rows = context.logits(len(flagged))
             if end == len(text) and flagged == places:
                 return rows
             parts += [row[None].clone() for place, row in zip(flagged, rows, strict=True) if place in scored]
         return torch.cat(parts)[[scored.index(place) for place in places]]
 
-    def _part(self, run: Context, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
+    def _part(self, context: Context, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
         """Return the end of a pass that begins at `begin`, and the places that it scores.
 
         Scored tokens run alone, as in plain decoding: from a pass of several, CogVLM's rows are of other tokens.
@@ -70,13 +70,13 @@ class LlamaPlainSession(ChainSession):
             return begin + 1, [begin]
         return min([end, begin + PREFILL_CHUNK, *scored[:1]]), []
 
-    def _heard(self, run: Context, begin: int, end: int) -> None:
+    def _heard(self, context: Context, begin: int, end: int) -> None:
         """Keep the hidden states of a pass."""
 
     def close(self) -> None:
         self.rewind(0)
         self._forget()
-        self._run = None
+        self._llama_context = None
 
 
 class LlamaHybridSession(ReturningSession[NDArray[np.uint8]], LlamaPlainSession):
@@ -86,7 +86,7 @@ class LlamaHybridSession(ReturningSession[NDArray[np.uint8]], LlamaPlainSession)
     def __init__(self, context: Context, size: int, taps: Sequence[int] = ()) -> None:
         super().__init__(context, size)
         weights = context.weights
-        self._last_tapped = weights.layers in taps and not weights.all_last
+        self._score_all = weights.layers in taps and not weights.all_last
         if taps:
             context.tap(taps)
             self._states = States(taps, weights.width, size, torch.float32, torch.device("cpu"))
@@ -94,25 +94,25 @@ class LlamaHybridSession(ReturningSession[NDArray[np.uint8]], LlamaPlainSession)
     def _advance(self, text: list[int], places: list[int]) -> Tensor:
         return LlamaPlainSession._read(self, text, places)
 
-    def _part(self, run: Context, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
-        if self._last_tapped:
-            end = min(end, begin + run.rows)
+    def _part(self, context: Context, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
+        if self._score_all:
+            end = min(end, begin + context.rows)
             return end, list(range(begin, end))
-        end = min([end, begin + PREFILL_CHUNK, *scored[run.rows : run.rows + 1]])
+        end = min([end, begin + PREFILL_CHUNK, *scored[context.rows : context.rows + 1]])
         return end, [place for place in scored if place < end]
 
-    def _heard(self, run: Context, begin: int, end: int) -> None:
+    def _heard(self, context: Context, begin: int, end: int) -> None:
         if self._states is not None:
             for tap in dict.fromkeys(self._states.taps):
-                self._states.write(tap, begin, run.hidden(tap, end - begin))
+                self._states.write(tap, begin, context.hidden(tap, end - begin))
 
     def _save(self) -> NDArray[np.uint8]:
-        assert self._run is not None
-        return self._run.save()
+        assert self._llama_context is not None
+        return self._llama_context.save()
 
     def _put_back(self, state: NDArray[np.uint8], length: int) -> None:
-        assert self._run is not None
-        if not self._run.restore(state, length):
+        assert self._llama_context is not None
+        if not self._llama_context.restore(state, length):
             self._forget()
             raise UserError("llama.cpp could not put this model's state back. Start a new chat.")
 

@@ -22,7 +22,7 @@ from .sequences import LeafNode, Memory, Sequences
 R = TypeVar("R", bound=Context)
 
 NO_SLOT = 1
-"""llama_decode's answer when the cache is full; everything is as it was."""
+"""The code that llama_decode returns when the cache is full; it has changed nothing."""
 
 
 class LlamaSession(TreeSession[LeafNode]):
@@ -31,10 +31,10 @@ class LlamaSession(TreeSession[LeafNode]):
     Everything is checked before llama.cpp is called: an invalid request can end the process.
 
     Args:
-        context: not shared.
-        size: most tokens.
-        alike: attention takes each node alone, so that only the order of the cells that it sees can move a bit: the
-            likeliest path is laid out straight, and `exact` tells what lies crooked.
+        context: llama.cpp's, for this session alone.
+        size: most tokens, committed and tentative together.
+        alike: attention computes each node by itself, so only the order of the cells that it sees can change a bit. Then the
+            likeliest path gets the cells of plain decoding, and `exact` counts the leading nodes of a path that have them.
         taps: as `Model.open_session`.
     """
 
@@ -42,14 +42,15 @@ class LlamaSession(TreeSession[LeafNode]):
 
     def __init__(self, context: Context, size: int, alike: bool = False, taps: Sequence[int] = ()) -> None:
         super().__init__(size)
-        self._run: Context | None = context
+        self._llama_context: Context | None = context
         self._vocabulary = context.weights.vocabulary
         self._alike = alike
         self._readers: dict[Weights, Any] = {}
-        memory: Memory = Cells(context)
+        memory: Memory = ContextMemory(context)
         self._sequences = Sequences(memory, context.rows, self._nodes)
         self.branches = context.rows
-        self._last_tapped = context.weights.layers in taps and not context.weights.all_last
+        self._score_all = context.weights.layers in taps and not context.weights.all_last
+        """Whether the states after the final norm are tapped and come for scored nodes only: then all are scored."""
         if taps:
             context.tap(taps)
             self._states = TreeStates(taps, context.weights.width, size, torch.float32, torch.device("cpu"))
@@ -69,15 +70,15 @@ class LlamaSession(TreeSession[LeafNode]):
         scored = self._rows(n, rows)
         if not n:
             return TorchScores(torch.empty((0, 0)), (), ())
-        run = alive(self._run)
+        context = alive(self._llama_context)
         new = self._sequences.grow(first, tokens, parents)
         order = self._lay_out(new, parents) if self._alike else None
         try:
             if order is None:
-                logits = self._pass(run, new, [row - first for row in scored], isinstance(scored, range))
+                logits = self._pass(context, new, [row - first for row in scored], isinstance(scored, range))
             else:
                 batch = [node for _, node in sorted(zip(order, new, strict=True), key=lambda pair: pair[0])]
-                logits = self._pass(run, batch, [order[row - first] for row in scored], False)
+                logits = self._pass(context, batch, [order[row - first] for row in scored], False)
         except BaseException:
             self._sequences.withdraw()
             raise
@@ -88,7 +89,8 @@ class LlamaSession(TreeSession[LeafNode]):
         return TorchScores(logits, tuple(scored), tuple([new[row - first].position + 1 for row in scored]))
 
     def _lay_out(self, new: list[LeafNode], parents: Sequence[int]) -> list[int] | None:
-        """Mark the new nodes that are straight; return the place of each among the pass's cells, unless they are in order."""
+        """Set `straight` of the new nodes; return the place of each among the pass's cells, or None if they
+        keep their order."""
         first, nodes = self._next, self._nodes
         order = straightest(parents, first)
         for i, (node, parent) in enumerate(zip(new, parents, strict=True)):
@@ -97,23 +99,23 @@ class LlamaSession(TreeSession[LeafNode]):
             node.straight = above and cell == node.position
         return order
 
-    def _pass(self, run: Context, new: list[LeafNode], flagged: list[int], rising: bool) -> Tensor:
-        """Run the model over the new nodes, in the order of their cells; return logits of those `flagged` by their place
-        [rows, vocab]. `rising`: these are in order."""
-        if len(new) <= PREFILL_CHUNK and len(flagged) <= run.rows and rising and not self._last_tapped:
-            self._decode(run, new, flagged, len(new))
-            return run.logits(len(flagged))
+    def _pass(self, context: Context, new: list[LeafNode], flagged: list[int], ascending: bool) -> Tensor:
+        """Run the model over the new nodes, given in the order of their cells. Return the logits of those
+        at the places `flagged` [rows, vocab]; `ascending`: these are known to ascend."""
+        if len(new) <= PREFILL_CHUNK and len(flagged) <= context.rows and ascending and not self._score_all:
+            self._decode(context, new, flagged, len(new))
+            return context.logits(len(flagged))
         ordered = sorted(set(flagged))
         parts = []
         begin = 0
         while begin < len(new):
             # As many as one pass takes, in nodes and in rows of logits. Only scored nodes have states after the final norm.
-            end = min(len(new), begin + (run.rows if self._last_tapped else PREFILL_CHUNK))
-            end = min([end, *[row for row in ordered if row >= begin][run.rows : run.rows + 1]])
+            end = min(len(new), begin + (context.rows if self._score_all else PREFILL_CHUNK))
+            end = min([end, *[row for row in ordered if row >= begin][context.rows : context.rows + 1]])
             rows = [row - begin for row in ordered if begin <= row < end]
-            scored = list(range(end - begin)) if self._last_tapped else rows
-            self._decode(run, new[begin:end], scored, len(new), begin)
-            logits = run.logits(len(scored))
+            scored = list(range(end - begin)) if self._score_all else rows
+            self._decode(context, new[begin:end], scored, len(new), begin)
+            logits = context.logits(len(scored))
             if rows != scored:
                 logits = logits[rows]
             parts.append(logits if end - begin == len(new) else logits.clone())
@@ -124,25 +126,25 @@ class LlamaSession(TreeSession[LeafNode]):
         place = {row: i for i, row in enumerate(ordered)}
         return logits[[place[row] for row in flagged]]
 
-    def _decode(self, run: Context, nodes: list[LeafNode], scored: list[int], total: int, begin: int = 0) -> None:
-        """Call llama_decode over some of the pass's nodes: those from the place `begin` on."""
-        code = run.decode(
+    def _decode(self, context: Context, nodes: list[LeafNode], scored: list[int], total: int, begin: int = 0) -> None:
+        """Call llama_decode over `nodes`: those from the place `begin` on, of the `total` of the pass."""
+        code = context.decode(
             [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], scored
         )
         if code:
             raise _failure(code, total, self.context)
         if self._states is not None:
             for tap in dict.fromkeys(self._states.taps):
-                self._states.write(tap, self._states.end + begin, run.hidden(tap, len(nodes)))
+                self._states.write(tap, self._states.end + begin, context.hidden(tap, len(nodes)))
 
     def reader(self, weights: Weights, make: Callable[[Context], R]) -> R:
-        """Open the context of a drafter that reads this session's keys and values, for one drafter at a time. llama.cpp
-        empties the cache then, so the text is read again, if there is any."""
+        """Return the context of a drafter that reads this session's keys and values; only the last
+        drafter's is kept. Opening it empties the cache, so the text is then prefilled again."""
         if weights not in self._readers:
             text = list(self.tokens)
             self.rewind(0)
             try:
-                self._readers = {weights: make(alive(self._run))}
+                self._readers = {weights: make(alive(self._llama_context))}
             finally:
                 self.prefill(text)
         reader: R = self._readers[weights]
@@ -166,16 +168,16 @@ class LlamaSession(TreeSession[LeafNode]):
 
     def close(self) -> None:
         """Free the cache (once the scores of its last pass are gone too)."""
-        if self._run is not None:
+        if self._llama_context is not None:
             self.rewind(0)
-            # The memory of the sequences refers to it as well.
-            self._run = self._states = None
+            # `Sequences` holds the context too, through its memory.
+            self._llama_context = self._states = None
             self._readers = {}
-            self._sequences = Sequences(Nothing(), 1, self._nodes)
+            self._sequences = Sequences(ClosedMemory(), 1, self._nodes)
 
 
-class Cells:
-    """A cache from which anything can be removed."""
+class ContextMemory:
+    """The cache of a context; raises UserError where llama.cpp cannot remove."""
 
     def __init__(self, context: Context) -> None:
         self.copy = context.copy
@@ -186,7 +188,7 @@ class Cells:
             raise UserError("This model's cache cannot rewind. Load it again for plain decoding.")
 
 
-class Nothing:
+class ClosedMemory:
     """The cache of a closed session."""
 
     def remove(self, sequence: int, begin: int, end: int) -> None:

@@ -32,7 +32,7 @@ CONTEXT = 256
 Trial = Literal["inputs", "last", "mtp"]
 
 
-def works(trial: Trial, architecture: str, file: Path) -> bool:
+def trial_succeeds(trial: Trial, architecture: str, file: Path) -> bool:
     """Whether the installed llama.cpp can do that with models of an architecture: hand out the inputs of all layers
     with the last states, or these alone, or draft with the model's own MTP layer."""
     outcome = _kept().get(f"{trial} {architecture}")
@@ -49,8 +49,8 @@ def works(trial: Trial, architecture: str, file: Path) -> bool:
     return code == 0
 
 
-def failed(trial: Trial, architecture: str) -> bool:
-    """Whether the last trial failed."""
+def trial_failed(trial: Trial, architecture: str) -> bool:
+    """Whether the newest trial of a kind failed for an architecture; False if there was none."""
     return not _kept().get(f"{trial} {architecture}", ("", True))[1]
 
 

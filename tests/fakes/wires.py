@@ -1,4 +1,4 @@
-"""A server that is a function, without a socket: fast enough for tables of what servers do."""
+"""A fake server: a function in place of a socket, fast enough for tests of many cases of what servers do."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from specchat.backends.remote.model import ServerModel, Taker
 from specchat.backends.remote.runs import Outcome, Run
 
 
-class Fed(httpx2.AsyncByteStream):
-    """A body in parts; an exception among them is raised, a number of seconds waited for."""
+class ScriptedBody(httpx2.AsyncByteStream):
+    """A response body in parts: bytes are sent, an exception is raised, seconds are waited for."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts = parts
@@ -36,15 +36,17 @@ class Fed(httpx2.AsyncByteStream):
                 await asyncio.sleep(part)
 
 
-def wired(serve: Callable[[httpx2.Request], Any], model: str = "") -> Connection:
-    """A connection to a model whose responses `serve` gives: status, body and maybe headers; or it raises."""
+def fake_connection(serve: Callable[[httpx2.Request], Any], model: str = "") -> Connection:
+    """A connection to a server whose responses `serve` returns (status, body and, if wanted, headers) or
+    that fails as `serve` raises."""
 
     async def respond(request: httpx2.Request) -> httpx2.Response:
         response = serve(request)
         status, body, *rest = await response if asyncio.iscoroutine(response) else response
         headers: Mapping[str, str] = rest[0] if rest else {}
-        if not isinstance(body, Fed):
-            body = Fed(body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode())
+        if not isinstance(body, ScriptedBody):
+            text = body if isinstance(body, bytes | str) else json.dumps(body)
+            body = ScriptedBody(text if isinstance(text, bytes) else text.encode())
         return httpx2.Response(status, headers=headers, stream=body)
 
     wire = Connection(Address("fake", "http://fake:1", model))
@@ -53,13 +55,13 @@ def wired(serve: Callable[[httpx2.Request], Any], model: str = "") -> Connection
 
 
 @dataclass
-class Heard:
-    """An answer of a server."""
+class ServerAnswer:
+    """What the client received of a server's answer."""
 
     runs: list[Run] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
     failed: str = ""
-    """The sentence that one ended with."""
+    """The sentence of the last UserError; empty if there was none."""
 
     @property
     def text(self) -> str:
@@ -68,9 +70,9 @@ class Heard:
 
 def hear(
     serve: Callable[[httpx2.Request], Any], request: ServerRequest, engine: str = UNKNOWN, times: int = 1
-) -> tuple[Heard, ServerModel]:
-    """The last of so many answers to a request, and the model that was asked."""
-    heard, model = Heard(), ServerModel(wired(serve), Served(engine, "/v1", "m", context=2048))
+) -> tuple[ServerAnswer, ServerModel]:
+    """Send a request `times` times; return the last answer, and the model that was asked."""
+    heard, model = ServerAnswer(), ServerModel(fake_connection(serve), Served(engine, "/v1", "m", context=2048))
 
     async def go() -> None:
         for _ in range(times):

@@ -1,4 +1,4 @@
-"""Tiny models on disk with weights that write varied text, under every method beside their own library's."""
+"""Tiny models whose random weights write varied text, and the comparison of every method with the models' own library."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from ..fakes.answers import one_by_one
 from .architectures import CONTEXT, VARIANTS, VOCAB, NotCovered, configuration, line
 
 MOST_PARAMETERS = 5_000_000
-"""More, and some size of its configuration has another name than we know."""
+"""Most parameters of a tiny model: one with more has a size whose name SMALL lacks."""
 
 SPREADS = (0.25, 0.5, 1.0)
-"""Standard deviations of weights, the first that will do. Layers that norm what they add need larger ones."""
+"""Standard deviations of weights, tried until one gives varied answers. Layers that norm what they add need larger ones."""
 VARIED = 20
-"""The number of the first TRIAL tokens of an answer that must differ."""
+"""Fewest distinct tokens among the first TRIAL of an answer."""
 TRIAL = 40
 
 FORGETFUL = ("phi4_multimodal",)
 """Kinds whose `generate` drops the cache where the original context ends, and from then on reads the last token alone
-(transformers 5.23). Here it has none, and reads the whole text for each token."""
+(transformers 5.23). Here `generate` gets no cache, and reads the whole text for each token."""
 
-KEPT = ("A_log", "conv", "rg_lru", "altup", "router", "e_score")
-"""Weights that are left as transformers made them: states and scores run away from others."""
+UNTOUCHED = ("A_log", "conv", "rg_lru", "altup", "router", "e_score")
+"""Parts of the names of weights that stay as transformers made them: with random values, states and scores diverge."""
 
 ROOM = 80
-"""Tokens of the context that a prompt leaves at least: for its answer, and for the next turn."""
+"""Fewest tokens of the context that a prompt around a length leaves: for its answer, and for the next turn."""
 
 RESERVED = 8
-"""Ids below are special tokens of the tokenizer."""
+"""Ids below this are special tokens of the tokenizer."""
 
 
 class Tiny:
@@ -51,17 +51,17 @@ class Tiny:
         self.name = name
         self.config = configuration(name)
         named = str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[VARIANTS.get(name, (name,))[0]])
-        # What the files of a model hold that sees images too.
-        whole = named.replace("ForCausalLM", "ForConditionalGeneration") if "text_config" in self.config.sub_configs else named
-        of: Any = getattr(transformers, whole, getattr(transformers, named))
+        # If the model takes images too, its files hold the weights of this larger class.
+        larger = named.replace("ForCausalLM", "ForConditionalGeneration") if "text_config" in self.config.sub_configs else named
+        model_class: Any = getattr(transformers, larger, getattr(transformers, named))
         try:
             with torch.device("meta"):
-                size = sum(weight.numel() for weight in of(self.config).parameters())
+                size = sum(weight.numel() for weight in model_class(self.config).parameters())
             if size > MOST_PARAMETERS:
                 raise NotCovered(f"it would have {size:,} parameters: some of its sizes have names that SMALL lacks")
             torch.manual_seed(0)
-            self.network: Any = of(self.config).eval()
-            # Without what a family's configuration forces at an answer's end or forbids at its beginning.
+            self.network: Any = model_class(self.config).eval()
+            # Drop the family's defaults, which may force tokens at an answer's end or suppress some at its beginning.
             self.network.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call]
             self._liven()
             if len({tuple(self.writes(tokens(60, seed=2), 4)) for _ in range(3)}) > 1:
@@ -80,7 +80,7 @@ class Tiny:
             generator = torch.Generator().manual_seed(3)
             with torch.no_grad():
                 for name, weight in self.network.named_parameters():
-                    if weight.ndim > 1 and not any(word in name for word in KEPT):
+                    if weight.ndim > 1 and not any(word in name for word in UNTOUCHED):
                         weight.normal_(0, spread, generator=generator)
             variety = len(set(self.writes(prompt, TRIAL)))
             if variety >= VARIED or spread == best[1]:
@@ -91,7 +91,7 @@ class Tiny:
         """Answer a prompt with transformers' `generate`, greedily, past EOS."""
         ids = torch.tensor([prompt])
         with torch.inference_mode():
-            # RecurrentGemma keeps its state in itself, and begins a prompt of one token with what is left there.
+            # RecurrentGemma keeps its state in the module: a prompt of one token would begin with what is left there.
             self.network(input_ids=ids[:, :1], use_cache=False)
             out = self.network.generate(
                 ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False,
@@ -113,7 +113,8 @@ class Tiny:
 
 
 def prompts_around(lengths: Iterable[int], limit: int, counts: Sequence[int] = ()) -> list[list[int]]:
-    """Prompts of one token, shortly before some lengths, at them and far beyond, and at the context's end."""
+    """Make prompts of 1 and 14 tokens, and for each of `lengths` a little shorter, as long, and three
+    times as long, as far as they leave room; one near the end of a short context. Or of `counts`."""
     around = {14, *(count for length in lengths for count in (length - 5, length, 3 * length))}
     around = {count for count in around if 1 < count <= limit - ROOM}
     if limit <= CONTEXT:
@@ -122,7 +123,7 @@ def prompts_around(lengths: Iterable[int], limit: int, counts: Sequence[int] = (
 
 
 def tokens(count: int, seed: int) -> list[int]:
-    """Random token ids, the second half like the first with a few changed: methods that copy find something."""
+    """Random token ids, whose second half repeats the first: methods that copy find something."""
     generator = torch.Generator().manual_seed(seed)
     half = torch.randint(RESERVED, VOCAB, (count - count // 2,), generator=generator).tolist()
     return (half + half)[:count]
@@ -140,7 +141,7 @@ TIE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The model's own library as it writes and scores."""
+    """What the model's own library writes and scores, to compare with."""
 
     writes: Callable[[Sequence[int], int], list[int]]
     """Its greedy answer of so many tokens to a prompt."""
@@ -151,7 +152,8 @@ class Reference:
 def compare(
     reference: Reference, model: Model, draft: Model, prompts: Sequence[Sequence[int]], only: Iterable[str] = ()
 ) -> list[str]:
-    """Fail where plain decoding is not the library's, or a method not plain decoding; return the methods tried."""
+    """Assert that plain decoding writes what the library does, near ties aside, and each method what
+    plain decoding does; return the methods tried."""
     model.info = replace(model.info, eos_ids=())  # random weights may end anywhere
     with patch.object(base, "PREFILL_CHUNK", CHUNK):
         for prompt in prompts:

@@ -32,11 +32,11 @@ from .servers import is_server
 from .statistics import Measurement, Pair, interval, pair, ratio, span
 from .tune_blocks import TIME_SHARE, Blocks, budget, needs_search, search_blocks, show_blocks
 
-KEPT = 3
-"""One in so many candidates reaches the next rung, which has so many times the prompts."""
+REDUCTION = 3
+"""Factor of successive halving: one in REDUCTION candidates reaches the next rung, which has REDUCTION times the prompts."""
 
-LEAST = 4
-"""Least answered prompts of a pick: with fewer, chance decides."""
+FEWEST_PROMPTS = 4
+"""Fewest answered prompts for a pick: with fewer, chance would decide."""
 
 
 class CandidateFields(TypedDict):
@@ -68,7 +68,7 @@ class Pick(TypedDict):
     speedup_high: float | None
     prompts: int
     unclear: str
-    """The reason why the pick does not become the default; empty if it does."""
+    """The reason why the pick is not saved as the model's method; empty if it is clearly faster."""
 
 
 @dataclass(slots=True)
@@ -80,8 +80,8 @@ class TuneSearch:
     items: list[Item]
     measure: Callable[[Item, Spec], Measurement]
     progress: Callable[[str], None] = lambda text: None
-    default: str = BASE
-    """The model's present method, if it is a candidate. It stays to the end, so that the winner can be compared with it."""
+    present: str = BASE
+    """Label of the model's present method; BASE if it is no candidate. It stays to the end, to be compared with the winner."""
     now: Callable[[], float] = time.monotonic
     rows: dict[tuple[str, str], Measurement] = field(default_factory=dict)
     """Measurements by (prompt, method)."""
@@ -98,8 +98,8 @@ class TuneSearch:
     """Seconds of these answers."""
 
     def score(self, label: str, items: Sequence[Item]) -> float:
-        """Compute the geometric mean of the paired speedups, with the outer eighths clipped: a prompt during which another
-        program had the machine decides nothing."""
+        """Compute the geometric mean of the paired speedups. The outer eighths are clipped, so that a
+        prompt which another program slowed down cannot decide."""
         logs = sorted(math.log(ratio([pair])) for pair in self.pairs(label, items))
         if not logs:
             return 0.0
@@ -112,8 +112,8 @@ class TuneSearch:
         """Pair a candidate's answers with those of `base`, for the prompts that both have answered."""
         done = {key: row for key, row in self.rows.items() if not row.get("error")}
         both = [(done[item.id, label], done[item.id, base]) for item in items if {(item.id, label), (item.id, base)} <= {*done}]
-        pairs = (pair(mine, other, self.request.clock) for mine, other in both)
-        return [both for both in pairs if both is not None]
+        paired = (pair(mine, other, self.request.clock) for mine, other in both)
+        return [each for each in paired if each is not None]
 
     def run(self) -> list[Spec]:
         """Search; return the candidates by rank, those of the last rung first."""
@@ -141,14 +141,14 @@ class TuneSearch:
             begin = size
             scores = {spec.label: self.score(spec.label, self.items[:size]) for spec in alive}
             alive = sorted(alive, key=lambda spec: -scores[spec.label])
-            keep = max(1, math.ceil(len(alive) / KEPT)) if number < len(sizes) else 1
+            keep = max(1, math.ceil(len(alive) / REDUCTION)) if number < len(sizes) else 1
             ranking: list[CandidateFields] = [{"method": spec.label, "speedup": scores[spec.label] or None} for spec in alive]
             self.rungs.append({"prompts": size, "kept": keep, "candidates": ranking})
             ranked = [*alive, *(spec for spec in ranked if spec not in alive)]
             if self.out_of_time:
                 break
             if number < len(sizes):
-                alive = [spec for place, spec in enumerate(alive) if place < keep or spec.label == self.default]
+                alive = [spec for place, spec in enumerate(alive) if place < keep or spec.label == self.present]
         return ranked
 
     def whole_seconds(self) -> float:
@@ -157,20 +157,20 @@ class TuneSearch:
         before = answers = 0
         for size in rung_sizes(len(self.items), alive):
             answers += (alive + 1) * (size - before)
-            alive = math.ceil(alive / KEPT)
+            alive = math.ceil(alive / REDUCTION)
             before = size
         token_seconds = self.seconds / self.tokens if self.tokens else 0.0
         blocks = 1 - TIME_SHARE if self.blocks.sets else 1.0
         return token_seconds * (answers * self.request.max_tokens + (len(self.specs) + 1) * WARM_UP_TOKENS) / blocks
 
-    def lacks(self, prompts: int) -> str:
-        """Say what is needed to choose a method, after so many prompts that the best candidate and plain decoding have
-        answered; empty if that is enough."""
-        if prompts >= LEAST:
+    def too_little(self, prompts: int) -> str:
+        """Explain why `prompts` prompts that both the best candidate and plain decoding have answered
+        are too few to choose a method; empty if they are enough."""
+        if prompts >= FEWEST_PROMPTS:
             return ""
         sentence = "Too little was measured to choose a method, so nothing was saved: "
-        sentence += f"it takes {LEAST} answered prompts, not {prompts}."
-        if len(self.items) < LEAST:
+        sentence += f"it takes {FEWEST_PROMPTS} answered prompts, not {prompts}."
+        if len(self.items) < FEWEST_PROMPTS:
             return f"{sentence} Give more prompts."
         if not self.out_of_time:
             return f"{sentence} The messages above say why the others have no answer."
@@ -179,14 +179,15 @@ class TuneSearch:
 
 
 def rung_sizes(prompts: int, candidates: int) -> list[int]:
-    """Compute the prompts answered by the end of each rung: a ninth, a third, then all; fewer rungs for few candidates."""
-    sizes = [math.ceil(prompts / KEPT**power) for power in (2, 1, 0)]
-    needed = 1 + min(2, math.ceil(math.log(max(candidates, 1), KEPT)))
+    """Compute how many prompts are answered by the end of each rung: a ninth, a third, then all; fewer
+    rungs for few candidates."""
+    sizes = [math.ceil(prompts / REDUCTION**power) for power in (2, 1, 0)]
+    needed = 1 + min(2, math.ceil(math.log(max(candidates, 1), REDUCTION)))
     return sorted(set(sizes[-needed:]))
 
 
-EACH = 4
-"""Prompts of each category of the built-in set."""
+PER_CATEGORY = 4
+"""Prompts of each category that the search takes from the built-in set, unless there is a limit."""
 
 
 def candidates(request: TuneRequest, layers: int, unavailable: Mapping[str, str]) -> list[Spec]:
@@ -212,8 +213,8 @@ def candidates(request: TuneRequest, layers: int, unavailable: Mapping[str, str]
     return list(out.values())
 
 
-def in_turn(items: Sequence[Item]) -> list[Item]:
-    """Order prompts so that every beginning holds the categories evenly."""
+def interleaved(items: Sequence[Item]) -> list[Item]:
+    """Interleave the categories, so that the first n prompts, whatever n, cover them evenly."""
     queues: dict[str, list[Item]] = {}
     for item in items:
         queues.setdefault(item.category, []).append(item)
@@ -231,8 +232,8 @@ def tune(request: TuneRequest) -> int:
         raise UserError(
             "A server decides how it decodes. Tune a model of this machine, or compare two servers with `bench --against`."
         )
-    prompts = read_items(request.prompts, request.limit or (None if request.prompts else EACH), request.category)
-    prompts.items = in_turn([item for item in prompts.items if item.messages or len(item.turns) == 1])
+    prompts = read_items(request.prompts, request.limit or (None if request.prompts else PER_CATEGORY), request.category)
+    prompts.items = interleaved([item for item in prompts.items if item.messages or len(item.turns) == 1])
     notes = Notes("auto")
     for problem in prompts.problems:
         notes.sentence(problem)
@@ -246,8 +247,8 @@ def tune(request: TuneRequest) -> int:
             notes.sentence(f"Methods draft from {counted(past['answers'], 'past answer')} too ({past['tokens']:,} tokens).")
         started = time.monotonic()
         blocks = _blocks(request, prompts, lab, specs)
-        search = _search(request, prompts, lab, joined(specs, blocks, layers))
-        search.default = present_method(request.settings, search.specs, loaded.unavailable, loaded.model)
+        search = _search(request, prompts, lab, with_blocks(specs, blocks, layers))
+        search.present = present_method(request.settings, search.specs, loaded.unavailable, loaded.model)
         search.blocks = blocks
         search.passes = blocks.passes
         # The search for blocks and this one share the minutes.
@@ -265,10 +266,10 @@ def tune(request: TuneRequest) -> int:
         return lab.code
     ranked = [spec for line in search.rungs[-1]["candidates"] for spec in search.specs if spec.label == line["method"]]
     pick = choose(search, ranked)
-    lacks = search.lacks(pick["prompts"])
-    _report(request, search, lab.info, None if lacks else pick, keep=not request.no_save and lab.code == ANSWERED)
-    if lacks and lab.code == ANSWERED:
-        notes.sentence(lacks)
+    too_little = search.too_little(pick["prompts"])
+    _report(request, search, lab.info, None if too_little else pick, keep=not request.no_save and lab.code == ANSWERED)
+    if too_little and lab.code == ANSWERED:
+        notes.sentence(too_little)
         return USER
     return lab.code
 
@@ -280,9 +281,9 @@ def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[
     return search_blocks(lab, request.settings, prompts.items, most, 60 * request.minutes * TIME_SHARE, request.clock)
 
 
-def joined(specs: Sequence[Spec], blocks: Blocks, layers: int) -> list[Spec]:
-    """Add the result of the search for blocks to the candidates. It has scored every number of first layers, so it replaces
-    early exit's grid."""
+def with_blocks(specs: Sequence[Spec], blocks: Blocks, layers: int) -> list[Spec]:
+    """Add the result of the search for blocks to the candidates. That search has scored every exit
+    depth, so it replaces early exit's grid."""
     grid = get("early-exit").grid(layers) if blocks.specs else []
     remaining = [spec for spec in specs if not (spec.name == "early-exit" and spec.settings in grid)]
     return list({spec.label: spec for spec in [*remaining, *blocks.specs]}.values())
@@ -304,7 +305,7 @@ def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec
 
     def measure(item: Item, spec: Spec) -> Measurement:
         lab.check()
-        limit = request.max_tokens if search.progress is not silent else WARM_UP_TOKENS
+        limit = request.max_tokens if search.progress is not silent else WARM_UP_TOKENS  # `tune` sets it after warming up
         started = time.monotonic()
         row = answer_one(bench, lab, item, spec, {}, limit)
         search.tokens += row.get("count", 0)
@@ -329,9 +330,9 @@ def present_method(settings: Settings, specs: Sequence[Spec], unavailable: Mappi
 
 
 def unclear(search: TuneSearch, pick: str) -> str:
-    """Say why a pick does not become the default: the interval of its speedup over the default, or over plain decoding if it is
-    the default itself, contains 1. Empty if it is clearly faster."""
-    other = search.default if search.default != pick else BASE
+    """Explain why a pick is not saved: the interval of its speedup over the present method, or over
+    plain decoding if it is the present method itself, contains 1. Empty if it is clearly faster."""
+    other = search.present if search.present != pick else BASE
     pairs = search.pairs(pick, search.items, other)
     if pairs and (interval([[pair] for pair in pairs])[1] or 0) > 1:
         return ""
@@ -399,9 +400,9 @@ def _report(
         if not any(line["speedup"] for line in rung["candidates"]):
             continue
         say(f"Round {number}: {counted(len(rung['candidates']), 'candidate')} on {counted(rung['prompts'], 'prompt')}")
-        default = search.default if number < len(search.rungs) else ""
+        present = search.present if number < len(search.rungs) else ""
         rows = [
-            [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] or line["method"] == default else ""]
+            [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] or line["method"] == present else ""]
             if line["speedup"]
             else [line["method"], "–", "not measured"]
             for place, line in enumerate(rung["candidates"])

@@ -41,7 +41,7 @@ from ..host import Host
 from ..keys.bar import KeyBar
 from ..keys.context import KeyContext, bindings_of
 from ..tour.caption import Caption
-from ..tour.tours import Start
+from ..tour.tours import TourStart
 from ..transcript.inspector import Inspector
 from ..transcript.view import TranscriptView
 from .header import ChatHeader
@@ -81,7 +81,7 @@ class ChatScreen(Screen[None]):
         copier: Copier,
         keep: bool = False,
         piped: str = "",
-        tour: Start = "",
+        tour: TourStart = "",
     ) -> None:
         super().__init__()
         self.host = host

@@ -156,12 +156,12 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         self._work(run())
 
     def action_rename(self) -> None:
-        if (item := self.under) is not None:
+        if (item := self.item_under_cursor) is not None:
             row = _row(item)
-            self.ask("Title", row.title, "rename", lambda title: self._work(self._rename(row, title)))
+            self.ask_in_box("Title", row.title, "rename", lambda title: self._work(self._rename(row, title)))
 
     def action_delete(self) -> None:
-        if (item := self.under) is None:
+        if (item := self.item_under_cursor) is None:
             return
         row = _row(item)
         if row.id == self._current and self._dialogue.busy:

@@ -199,7 +199,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
 
     @property
     def chosen_row(self) -> Offset | None:
-        return self.listed.row if self._by_keys and self.under is not None else None
+        return self.listed.row if self._by_keys and self.item_under_cursor is not None else None
 
     @property
     def query_text(self) -> str:
@@ -207,11 +207,11 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         return self._query if self.asking else self.box.value
 
     @property
-    def under(self) -> Item | None:
+    def item_under_cursor(self) -> Item | None:
         """Item under the cursor, unless the box takes another text."""
         return None if self.asking else self.listed.item
 
-    def ask(self, what: str, text: str, verb: str, take: Callable[[str], None], placeholder: str = "") -> None:
+    def ask_in_box(self, what: str, text: str, verb: str, take: Callable[[str], None], placeholder: str = "") -> None:
         """Let the box take another text, until `end_asking`.
 
         Args:

@@ -25,8 +25,8 @@ from .text import TextScreen
 NAME_CELLS, KEY_CELLS = 25, 28
 """Cells of the columns of names, and of keys in the file."""
 
-NARROW, KEYS_FROM = 64, 90
-"""Least cells for full names with the sources of values, and for the column of keys."""
+WIDE_FROM, KEYS_FROM = 64, 90
+"""Fewest cells of a row with full names and the sources of values, and of one with the column of keys too."""
 
 
 class SettingsScreen(SearchScreen[None, SettingRow]):
@@ -42,7 +42,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(SETTINGS)
 
     def __init__(self, host: Host, query: str = "") -> None:
-        listed = PickList[SettingRow](lambda row: row.title if row.option is not None else None, drawn)
+        listed = PickList[SettingRow](lambda row: row.key_or_heading if row.option is not None else None, drawn)
         listed.empty = "No setting matches in name, description or value."
         super().__init__(listed, host.live.keymap, "Settings", "Search settings", query)
         self._host = host
@@ -62,7 +62,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         self.tell()
 
     def _chosen(self) -> dict[str, str]:
-        """Collect the loaded model's choices for settings left open."""
+        """Return the values in use, by key, for settings that leave the choice to specchat."""
         dialogue, info = self._dialogue, self._dialogue.info
         if not info:
             return {}
@@ -89,12 +89,12 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         super().action_move(by)
 
     def action_default(self) -> None:
-        if (row := self.under) is None:
+        if (row := self.item_under_cursor) is None:
             return
-        if row.title not in self._live.layers.read.values:
-            self.say(f"The settings file does not set {row.title}.", wrong=True)
+        if row.key_or_heading not in self._live.layers.read.values:
+            self.say(f"The settings file does not set {row.key_or_heading}.", wrong=True)
             return
-        self._keep({row.title: None})
+        self._keep({row.key_or_heading: None})
 
     def action_undo(self) -> None:
         undo = self._live.undo
@@ -108,27 +108,27 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     # Changing
 
     def choose(self, item: SettingRow) -> None:
-        option, name = item.option, item.title.removeprefix("methods.")
+        option, name = item.option, item.key_or_heading.removeprefix("methods.")
         assert option is not None, "a heading cannot be chosen"
-        if item.title == "system":
+        if item.key_or_heading == "system":
             about = "The system prompt for new chats. The model reads it before everything else."
             screen = TextScreen("System prompt", str(item.value or ""), about, self._live.keymap)
-            self._host.ask(screen, lambda text: self._keep({item.title: text.rstrip() or None}))
+            self._host.ask(screen, lambda text: self._keep({item.key_or_heading: text.rstrip() or None}))
         elif option.words:
             default = typed_form(option.default)
             items = [MenuItem(word, word, "default" if word == default else "") for word in option.words]
             menu = Menu(name, items, typed_form(item.value), self._live.keymap)
-            self._host.ask(menu, lambda word: self._keep({item.title: word}))
+            self._host.ask(menu, lambda word: self._keep({item.key_or_heading: word}))
         else:
             optional = option.default is None or option.several
 
-            def keep(text: str) -> None:
+            def take_text(text: str) -> None:
                 value = None if optional and not text.strip() else text
-                if self.attempt(lambda: self._live.keep({item.title: value}, undoable=True)):
+                if self.attempt(lambda: self._live.keep({item.key_or_heading: value}, undoable=True)):
                     self.end_asking()
-                    self._report(item.title)
+                    self._report(item.key_or_heading)
 
-            self.ask(fit(one_line(name), 40), typed_form(item.value), "keep", keep, "nothing")
+            self.ask_in_box(fit(one_line(name), 40), typed_form(item.value), "keep", take_text, "nothing")
 
     def _keep(self, changes: Mapping[str, object]) -> None:
         if self.attempt(lambda: self._live.keep(changes, undoable=True)):
@@ -142,8 +142,8 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         layers = self._live.layers
         applies = "from the next start. /model loads one now" if key == "model" else option.when
         warning = ""
-        if os.environ.get(variable(key)):  # even if the change overrides it now
-            warning = f" ${variable(key)} goes before the file from the next start on."
+        if os.environ.get(variable(key)):  # the change overrides it only until the next start
+            warning = f" ${variable(key)} overrides the file from the next start on."
         elif layers.origin(key).kind == "model":
             warning = f" {one_line(self._dialogue.model)} has its own value, which overrides this."
         self.say(f"Saved in {short_path(layers.read.path)}; it applies {applies}.{warning}", wrong=bool(warning))
@@ -151,11 +151,11 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
 
 def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
     if row.option is None:
-        return ((line((fit(row.title, cells), "bold $primary")) if row.title else ()),)
-    wide = cells >= NARROW
+        return ((line((fit(row.key_or_heading, cells), "bold $primary")) if row.key_or_heading else ()),)
+    wide = cells >= WIDE_FROM
     room = NAME_CELLS if wide else max(14, cells * 45 // 100)
     name = fit(row.name, room - 2)
-    key = fit(row.title.removeprefix("methods."), KEY_CELLS - 2).ljust(KEY_CELLS) if cells >= KEYS_FROM else ""
+    key = fit(row.key_or_heading.removeprefix("methods."), KEY_CELLS - 2).ljust(KEY_CELLS) if cells >= KEYS_FROM else ""
     mark = row.mark if wide else ""
     value = fit(row.text, max(4, cells - room - len(key) - (width(mark) + 2 if mark else 0)))
     style = "bold $foreground" if row.mark else "$quiet"

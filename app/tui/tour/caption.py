@@ -1,4 +1,4 @@
-"""The caption of the tour: a slim bar below its text."""
+"""The caption of the tour: a bar of two lines below the chat or the race that it explains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ GUTTER = 10
 
 
 class Caption(Widget):
-    """The caption of the tour: the step and the key to leave, then a sentence with its figures or keys."""
+    """The caption of the tour: at the left the step and the key that ends it, beside them a sentence
+    and its figures or keys."""
 
     DEFAULT_CSS = """
     Caption { height: 2; max-width: 106; padding: 0 1; background: $surface; color: $foreground; border-left: outer $accent; }

@@ -16,12 +16,12 @@ from ..race.races import Races
 if TYPE_CHECKING:
     from .tour import Tour
 
-Start = Literal["begin", "offer", ""]
-"""Start of a chat: the tour, a line that offers it to a new user, or neither."""
+TourStart = Literal["begin", "offer", ""]
+"""What a new chat does about the tour: begin it, offer it to a new user in a line, or nothing."""
 
 
 class Tours:
-    """Starts the tour and ends it."""
+    """Starts the tour and ends it; at most one runs."""
 
     def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:
         self.host = host

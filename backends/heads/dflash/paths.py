@@ -1,6 +1,6 @@
 """Heads that make a block's guesses depend on the token before: DSpark's Markov head and DFlash 2's selector.
 
-One pass of the layers gives the outputs of all positions. Scoring what follows a node then takes a product of low rank; no
+One pass of the layers gives the outputs of all positions. Scoring what follows a node then takes only a low-rank product; no
 layer runs again.
 """
 
@@ -22,19 +22,19 @@ from .format import Markov, Selector
 
 
 class MarkovHead:
-    """DSpark's head: a bias of low rank to a position's logits.
+    """DSpark's head: a low-rank bias on a position's logits, which depends on the token before it.
 
     Args:
-        weights: `markov_w1` [vocab, r] goes by the target's ids, `markov_w2` [drafted, r] by the drafter's; `gate_proj` or
-            `joint_proj` if it is gated or recurrent.
-        markov: its kind and sizes.
+        weights: `markov_w1` [vocab, r] is indexed by the target's ids, `markov_w2` [drafted, r] by the drafter's; `gate_proj`
+            or `joint_proj` if it is gated or recurrent.
+        markov: its kind and rank.
     """
 
     def __init__(self, weights: Mapping[str, Tensor], markov: Markov) -> None:
-        at = "markov_head."
-        self.before = weights[f"{at}markov_w1.weight"]
-        self.after = weights[f"{at}markov_w2.weight"]
-        inner = {"vanilla": "", "gated": f"{at}gate_proj", "rnn": f"{at}joint_proj"}[markov.kind]
+        prefix = "markov_head."
+        self.before = weights[f"{prefix}markov_w1.weight"]
+        self.after = weights[f"{prefix}markov_w2.weight"]
+        inner = {"vanilla": "", "gated": f"{prefix}gate_proj", "rnn": f"{prefix}joint_proj"}[markov.kind]
         self.inner = (weights[f"{inner}.weight"], weights[f"{inner}.bias"]) if inner else None
         self.recurrent = markov.kind == "rnn"
         self.rank = markov.rank
@@ -45,31 +45,31 @@ class SelectorHead:
 
     Args:
         weights: the codebooks [vocab, r] and `hidden_projection` [r, width].
-        selector: its sizes.
+        selector: its number of candidates per position.
     """
 
     def __init__(self, weights: Mapping[str, Tensor], selector: Selector) -> None:
-        at = "candidate_selector."
-        self.before = weights[f"{at}predecessor_codebook"]
-        self.after = weights[f"{at}successor_codebook"]
-        self.projection = weights[f"{at}hidden_projection.weight"]
+        prefix = "candidate_selector."
+        self.before = weights[f"{prefix}predecessor_codebook"]
+        self.after = weights[f"{prefix}successor_codebook"]
+        self.projection = weights[f"{prefix}hidden_projection.weight"]
         self.candidates = selector.candidates
 
 
-def path_head(weights: Mapping[str, Tensor], paths: Markov | Selector | None) -> MarkovHead | SelectorHead | None:
+def path_head(weights: Mapping[str, Tensor], head_format: Markov | Selector | None) -> MarkovHead | SelectorHead | None:
     """Build DSpark's or DFlash 2's head; None in plain DFlash."""
-    match paths:
+    match head_format:
         case Markov():
-            return MarkovHead(weights, paths)
+            return MarkovHead(weights, head_format)
         case Selector():
-            return SelectorHead(weights, paths)
+            return SelectorHead(weights, head_format)
         case None:
             return None
 
 
 class MarkovBlock:
-    """A block's logits, with the bias of each node's token. Nodes hang below the pending token, numbered in the order of
-    `follow`.
+    """A block's logits, to which each node's token adds a bias. Node 0 is the pending token; the others
+    hang below it, numbered in the order in which `follow` adds them.
 
     Args:
         head: the drafter's.
@@ -82,15 +82,15 @@ class MarkovBlock:
         self._hidden = hidden
         self._logits = logits
         self._states = hidden.new_zeros((1, head.rank))
-        """A recurrent head's states: the one before the pending token, then the one after each node."""
+        """A recurrent head's states: the one before node 0, then the one after each node."""
 
     def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
         """Add nodes, and score what follows each [n, drafted].
 
         Args:
             tokens: the target's ids [n].
-            depths: of the nodes; the pending token's is 0 [n].
-            parents: earlier nodes, or ROOT above the pending token.
+            depths: depth of each node [n]; 0 for the pending token.
+            parents: of each an earlier node; ROOT for the pending token.
         """
         head, before = self._head, F.embedding(tokens, self._head.before)  # [n, r]
         if head.inner is not None:
@@ -124,15 +124,15 @@ class SelectorBlock:
 
     def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
         """Score what follows nodes (see `MarkovBlock.follow`)."""
-        reads = F.embedding(tokens, self._head.before) * self._gates[depths]
-        scores = self._scores[depths] + torch.einsum("nr,nkr->nk", reads, self._after[depths])
+        queries = F.embedding(tokens, self._head.before) * self._gates[depths]
+        scores = self._scores[depths] + torch.einsum("nr,nkr->nk", queries, self._after[depths])
         out = torch.full((len(tokens), self._vocabulary), -torch.inf, dtype=scores.dtype, device=scores.device)
         return out.scatter_(1, self._ids[depths], scores)
 
 
 class PathBlockSession(BlockSession):
-    """A block session whose guesses also depend on the token before. *Nodes* hang below the pending token, node 0; the layers
-    run once per block, regardless of its nodes."""
+    """A block session whose guesses also depend on the token before. The pending token is *node* 0,
+    the others hang below it; the layers run once per block, however many nodes it has."""
 
     branching = True
     device = torch.device("cpu")
@@ -146,7 +146,7 @@ class PathBlockSession(BlockSession):
 
     @abstractmethod
     def _run_block(self, token: int, count: int) -> MarkovBlock | SelectorBlock:
-        """Run the layers on a block behind a pending token (see `begin`)."""
+        """Run the layers on the block that follows a pending token (see `begin`)."""
 
     @abstractmethod
     def _spread(self, logits: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ class PathBlockSession(BlockSession):
 
         Args:
             token: the pending one, at the position `length`; it becomes node 0.
-            count: number of positions behind it that nodes may ask for.
+            count: number of positions after it that can be guessed.
 
         Returns:
             scores of the next position, one row.

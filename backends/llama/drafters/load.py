@@ -27,7 +27,7 @@ from ..hidden_states import next_states
 from ..library import library
 from ..model import LlamaModel
 from ..proof import TOLERANCE
-from ..trial import works
+from ..trial import trial_succeeds
 from .sessions import LlamaAssistantSession, LlamaDFlashPathSession, LlamaDFlashSession, LlamaEagleSession, LoadedDrafter
 
 SHARED = ("token_embd.weight", "output.weight")
@@ -131,7 +131,7 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
     parameters = target.mtp
     if not parameters or next_states() is None:
         return None
-    if not works("mtp", of.architecture, Path(of.path)):
+    if not trial_succeeds("mtp", of.architecture, Path(of.path)):
         raise UserError(f"llama.cpp does not draft with the MTP layers of {of.architecture} models. Use another method.")
     target.tapped((of.layers,))
     info = HeadInfo(

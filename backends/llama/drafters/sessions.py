@@ -31,7 +31,7 @@ from ..hidden_states import next_states
 from ..library import last_error
 from ..options import sequences
 from ..sequences import LeafNode, Sequences
-from ..session import Cells, LlamaSession, Nothing
+from ..session import ClosedMemory, ContextMemory, LlamaSession
 
 FLOATS = ctypes.POINTER(ctypes.c_float)
 
@@ -175,16 +175,16 @@ class LlamaEagleSession(HeadSession):
         run = opened(
             lambda: PathContext(weights, loaded.runtime, context, rows, weights.width, loaded.other, mtp=loaded.mtp), context
         )
-        self._run: PathContext | None = run
+        self._llama_context: PathContext | None = run
         self._mtp = loaded.mtp
         self._nodes: dict[int, LeafNode] = {}
-        self._sequences = Sequences(Cells(run), run.rows, self._nodes)
+        self._sequences = Sequences(ContextMemory(run), run.rows, self._nodes)
         self.branches = run.rows
         self.chunk = run.rows  # the rows that fit in the buffer for logits
 
     def _take(self, tokens: Sequence[int], states: Tensor) -> tuple[Tensor, Tensor]:
         if not self._mtp:
-            states = alive(self._run).encode(states, self.length)
+            states = alive(self._llama_context).encode(states, self.length)
         logits, outputs = self._pass(tokens, range(ROOT, len(tokens) - 1), states, first=0)
         self._sequences.commit(range(len(tokens)), ())
         self._nodes.clear()
@@ -197,7 +197,7 @@ class LlamaEagleSession(HeadSession):
 
     def _pass(self, tokens: Sequence[int], parents: Sequence[int], features: Tensor, first: int) -> tuple[Tensor, Tensor]:
         """Run nodes numbered from `first`; return their logits [n, vocab] and output states [n, width]."""
-        run, sequences = alive(self._run), self._sequences
+        run, sequences = alive(self._llama_context), self._sequences
         new = sequences.grow(first, tokens, parents)
         try:
             outputs = run.decode_beside(tokens, features, [node.position for node in new], [node.holders for node in new])
@@ -219,10 +219,10 @@ class LlamaEagleSession(HeadSession):
         self._sequences.rewind(length)
 
     def close(self) -> None:
-        if self._run is not None:
+        if self._llama_context is not None:
             super().close()
-            self._run = None
-            self._sequences = Sequences(Nothing(), 1, {})
+            self._llama_context = None
+            self._sequences = Sequences(ClosedMemory(), 1, {})
 
 
 HOLDER = 1
@@ -242,7 +242,7 @@ class LlamaAssistantSession(TextOnlySession):
         super().__init__(context, torch.device("cpu"))
         self._loaded = loaded
         self._width = width
-        self._run: PathContext | None = None
+        self._llama_context: PathContext | None = None
 
     def follow(self, target: Session) -> None:
         assert isinstance(target, LlamaSession)
@@ -252,17 +252,17 @@ class LlamaAssistantSession(TextOnlySession):
             size = target.context
             return opened(lambda: PathContext(weights, runtime, size, other.rows, self._width, other, mtp=True), size)
 
-        self._run = target.reader(weights, make)
-        self.chunk = self._run.rows
+        self._llama_context = target.reader(weights, make)
+        self.chunk = self._llama_context.rows
 
     def _step(self, tokens: Sequence[int], states: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        assert self._run is not None, "follow comes first"
+        assert self._llama_context is not None, "follow comes first"
         # All nodes are at the pending token's position; none stays in the cache.
-        return self._run.decode_beside(tokens, states, [length] * len(tokens), [HOLDER] * len(tokens))
+        return self._llama_context.decode_beside(tokens, states, [length] * len(tokens), [HOLDER] * len(tokens))
 
     def close(self) -> None:
         super().close()
-        self._run = None
+        self._llama_context = None
 
 
 class LlamaDFlashSession(BlockSession):
@@ -274,11 +274,11 @@ class LlamaDFlashSession(BlockSession):
         # As many rows of logits as a block has: llama.cpp hands out all of a pass or none.
         run = opened(lambda: StatesContext(loaded.weights, loaded.runtime, context + block, block, other=loaded.other), context)
         run.lib.llama_set_causal_attn(run.handle, format.causal)
-        self._run: StatesContext | None = run
+        self._llama_context: StatesContext | None = run
         self._format = format
 
     def extend(self, states: Tensor) -> None:
-        run, first = alive(self._run), self.length
+        run, first = alive(self._llama_context), self.length
         self.check_room(len(states))
         for start in range(0, len(states), PREFILL_CHUNK):
             part = states[start : start + PREFILL_CHUNK]
@@ -291,7 +291,7 @@ class LlamaDFlashSession(BlockSession):
     def guess(self, token: int, count: int) -> TorchScores:
         """Score the next positions (see `BlockSession.guess`). The pass always runs a whole block, as in training. For DSpark,
         llama.cpp adds to each position the bias of the likeliest token before."""
-        run, format, start = alive(self._run), self._format, self.length
+        run, format, start = alive(self._llama_context), self._format, self.length
         code = run.decode(format.tokens(token), range(start, start + format.block), [1] * format.block, range(format.block))
         try:
             if code:
@@ -310,10 +310,10 @@ class LlamaDFlashSession(BlockSession):
         return TorchScores(logits, tuple(range(count)), tuple(range(start + 1, start + 1 + count)))
 
     def _cut(self, length: int) -> None:
-        alive(self._run).remove(0, length, -1)
+        alive(self._llama_context).remove(0, length, -1)
 
     def close(self) -> None:
-        self._run = None
+        self._llama_context = None
         self.length = 0
 
 
@@ -342,7 +342,7 @@ class LlamaDFlashPathSession(LlamaDFlashSession, PathBlockSession):
         self._vocabulary = loaded.weights.vocabulary
 
     def _run_block(self, token: int, count: int) -> MarkovBlock | SelectorBlock:
-        run, first = alive(self._run), self._format.first
+        run, first = alive(self._llama_context), self._format.first
         if isinstance(self._paths, SelectorHead):
             run.lib.llama_set_embeddings(run.handle, True)
             try:

@@ -1,4 +1,4 @@
-"""Short stories about characters that the reader names."""
+"""Short stories, often about characters that the request names."""
 
 import re
 
@@ -68,12 +68,13 @@ _LESSONS = [
 
 
 def story(d: Draw, hero: str = "", kind: str = "", friend: str = "", friend_kind: str = "", introduced: bool = False) -> str:
-    """Draw a story of five to nine sentences in three or four paragraphs. Its middle keeps an order, so nothing comes twice.
+    """Draw a story of six to nine sentences in three or four paragraphs. Its middle sentences keep the
+    order of `_MIDDLES`, and none comes twice.
 
     Args:
         d: the stream of choices.
         hero: the name of the main character.
-        kind: an animal or a person that it is about, or the hero's kind.
+        kind: an animal, a job or a thing: the hero's if `introduced`, else that of a character without a name.
         friend: the name of the second character.
         friend_kind: the friend's kind.
         introduced: introduce the hero as a `kind`.
@@ -89,9 +90,8 @@ def story(d: Draw, hero: str = "", kind: str = "", friend: str = "", friend_kind
         "place": places[0], "place2": places[1], "object": objects[0], "object2": objects[1], "adj": adjectives[0],
         "adj2": adjectives[1],
     }  # fmt: skip
-    introduction = re.compile(
-        r"\ba (\{adj2\} )?\{animal\}" if kind and not introduced else "$^"
-    )  # who is known needs no introduction
+    # What the request has introduced is not introduced again; `$^` matches no line.
+    introduction = re.compile(r"\ba (\{adj2\} )?\{animal\}" if kind and not introduced else "$^")
     troubles, lines = ([line for line in pool if not introduction.search(line)] for pool in (_TROUBLES, _MIDDLES))
     middles = [lines[number] for number in sorted(d.rng.sample(range(len(lines)), d.number(2, 5)))]
     openings = _ABOUT if kind and not hero else _OPENINGS
@@ -119,27 +119,27 @@ wants to be a {job}|lives in a {place}|finds a {object}|eats too much|never give
 """.replace("\n", "").split("|")
 
 _TALE = "(a|a|one|a short|a little|a nice|a small|a quick|a funny|another) (story|story|tale|bedtime story|fairy tale)"
-_LIKE = """
+_WISH = """
 |for (my daughter|my son|kids|children|a child|bedtime|tonight|my class)|with a happy end|that ends well|
 , (not|nothing) too long|, keep it short|, short please|in a few lines||||||"""
 _TELL = f"""
-(tell|read|give) me {_TALE}{{about}}({_LIKE})|
-(write|tell|make up|invent|create|compose|write down|think of|come up with) {_TALE}{{about}}({_LIKE})|
-(write|make|tell) (us|me) {_TALE}{{about}}({_LIKE})|=(once more|and now|now|) {_TALE}{{about}}({_LIKE})|
-=(I want|I'd like|I want to hear|I need|how about|do you have|is there|let me hear) {_TALE}{{about}}({_LIKE})|
+(tell|read|give) me {_TALE}{{about}}({_WISH})|
+(write|tell|make up|invent|create|compose|write down|think of|come up with) {_TALE}{{about}}({_WISH})|
+(write|make|tell) (us|me) {_TALE}{{about}}({_WISH})|=(once more|and now|now|) {_TALE}{{about}}({_WISH})|
+=(I want|I'd like|I want to hear|I need|how about|do you have|is there|let me hear) {_TALE}{{about}}({_WISH})|
 do you know {_TALE}{{about}}?|=(story|a story|bedtime story|fairy tale){{about}}|=story time{{about}}"""
 
 
 def _somebody(d: Draw, deed: bool = True) -> tuple[str, str]:
     """Draw a character: the words in the request, and the kind in the story."""
-    name = d.pick(d.pick([words.ANIMALS, words.ANIMALS, _CHARACTERS, words.JOBS, words.OBJECTS]))
+    kind = d.pick(d.pick([words.ANIMALS, words.ANIMALS, _CHARACTERS, words.JOBS, words.OBJECTS]))
     if d.chance(0.1):
-        name = d.made_up()
-    phrase = f"{d.pick(words.ADJECTIVES)} {name}" if d.chance(0.3) else name
+        kind = d.made_up()
+    phrase = f"{d.pick(words.ADJECTIVES)} {kind}" if d.chance(0.3) else kind
     if deed and d.chance(0.3):
         pools = {"job": words.JOBS, "place": words.PLACES, "object": words.OBJECTS, "animal": words.ANIMALS}
         phrase += f" {d.pick(['who', 'that'])} {d.pick(_DEEDS).format(**{key: d.pick(pool) for key, pool in pools.items()})}"
-    return articles(f"a {phrase}"), name
+    return articles(f"a {phrase}"), kind
 
 
 def _named(d: Draw, name: str) -> tuple[str, str]:
@@ -152,9 +152,9 @@ def _named(d: Draw, name: str) -> tuple[str, str]:
 
 def tell_story(d: Draw) -> list[Message]:
     """Tell a story on request, perhaps about a character, who may have a name and a friend."""
-    name = d.first_name if d.chance(0.85) else lambda: d.made_up().capitalize()
-    hero = name()
-    friend = next(candidate for candidate in iter(name, "") if candidate != hero)
+    draw_name = d.first_name if d.chance(0.85) else lambda: d.made_up().capitalize()
+    hero = draw_name()
+    friend = next(candidate for candidate in iter(draw_name, "") if candidate != hero)
     about, and_ = d.pick([" about ", " about ", " with ", " on "]), d.pick([" and ", " and ", " & "])
     match d.number(0, 9):
         case 0 | 1:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app.cli import complete as completion_shell
+from specchat.app.cli import complete as completers
 from specchat.app.cli import main as cli
 from specchat.app.history.store import Store
 from specchat.app.settings.locations import theme_names
@@ -134,7 +134,7 @@ def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
     ["~root", "=ls", "-rf", "#x", "a#b", "a^b", "a;b", "a&b", "a b", "a!b", "a|b", "a>b", "a*", "a?", "{a,b}", "a\nb", "%1"],
 )
 def test_values_are_words_that_mean_nothing_to_a_shell(name: str) -> None:
-    complete = completion_shell._completer(lambda typed: iter([("plain-1.0", ""), (name, "")]))
+    complete = completers._completer(lambda typed: iter([("plain-1.0", ""), (name, "")]))
     assert complete(None, [], "") == [("plain-1.0", "")]
 
 

@@ -43,7 +43,7 @@ APART = 12.0
 """Least distance of colours that are told apart."""
 
 each_theme = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-full = pytest.mark.parametrize(
+each_full_theme = pytest.mark.parametrize(
     "path", [path for path in FILES if path.stem not in sum(FEWER.values(), ())], ids=lambda path: path.stem
 )
 
@@ -70,7 +70,7 @@ def test_there_are_themes_for_every_eye_and_every_terminal() -> None:
 
 
 @each_theme
-def test_a_shipped_theme_fits_the_menu_and_its_page(path: Path) -> None:
+def test_a_shipped_theme_fits_the_menu_and_says_truly_whether_it_is_dark(path: Path) -> None:
     palette = read_theme(path)
     assert 10 < len(palette.summary) <= 34, "one line of the menu"
     assert len(path.stem) <= 12
@@ -99,28 +99,28 @@ def painted(palette: Palette, system: ColorSystem, colours: Colours) -> Palette:
 @each_theme
 def test_text_is_readable(path: Path) -> None:
     palette = read_theme(path)
-    near = 1.0
+    tolerance = 1.0
     if path.stem in FEWER["256"]:
         palette = painted(palette, ColorSystem.EIGHT_BIT, EIGHT_BIT_PALETTE)
-        near = 0.95  # colours are moved to the nearest of the palette
+        tolerance = 0.95  # colours are moved to the nearest of the palette
     colours, tones, page = palette.colours, palette.tones, palette.colours["background"]
     least = STRONG if path.stem == "contrast" else READABLE
     for name in ("foreground", "primary", "accent", "success", "warning", "error"):
         for behind in ("background", "surface", "panel"):
             assert contrast(colours[name], colours[behind]) >= least, (name, behind)
-            assert contrast(tones["quiet"], colours[behind]) >= least * near, behind
+            assert contrast(tones["quiet"], colours[behind]) >= least * tolerance, behind
     for behind in (page, colours["surface"]):
         assert contrast(colours["secondary"], behind) >= least
-        assert contrast(tones["faint"], behind) >= VISIBLE * near
+        assert contrast(tones["faint"], behind) >= VISIBLE * tolerance
     for text in (colours["foreground"], tones["quiet"]):
-        assert contrast(text, tones["cursor"]) >= READABLE * near, "the line that a menu's cursor is on"
+        assert contrast(text, tones["cursor"]) >= READABLE * tolerance, "the line that a menu's cursor is on"
     for step in STEPS:
         text, behind = palette.tone(step)
-        assert contrast(text, behind) >= least * near, step
-        assert contrast(palette.lists["dim"][step - 1], behind) >= min(READABLE, least) * near, "in a thought"
+        assert contrast(text, behind) >= least * tolerance, step
+        assert contrast(palette.lists["dim"][step - 1], behind) >= min(READABLE, least) * tolerance, "in a thought"
 
 
-@full
+@each_full_theme
 def test_runs_are_readable_on_the_page_and_where_they_are_selected(path: Path) -> None:
     palette = read_theme(path)
     for text in (*palette.lists["heat"], palette.colours["foreground"]):
@@ -136,7 +136,7 @@ def test_labels_can_be_told_apart_by_every_eye(name: str) -> None:
         assert min(distance(a, b) for i, a in enumerate(labels) for b in labels[:i]) >= APART, sight
 
 
-@full
+@each_full_theme
 def test_bars_are_seen_and_plain_ones_differ(path: Path) -> None:
     palette = read_theme(path)
     panel = palette.colours["panel"]
@@ -146,7 +146,7 @@ def test_bars_are_seen_and_plain_ones_differ(path: Path) -> None:
     assert all(distance(plain, bar) >= 10 for bar in bars)
 
 
-@full
+@each_full_theme
 def test_the_tint_grows_with_every_step_for_every_eye(path: Path) -> None:
     palette = read_theme(path)
     page = palette.colours["background"]
@@ -156,7 +156,7 @@ def test_the_tint_grows_with_every_step_for_every_eye(path: Path) -> None:
             return distance(simulate(one, sight), simulate(other, sight)) if sight else distance(one, other)
 
         tints = palette.lists["tint"]
-        # 2 can just be noticed.
+        # A distance of 2 is just noticeable.
         assert apart(tints[0], page) >= 5, sight
         assert all(apart(more, page) >= apart(less, page) + 2.5 for less, more in pairwise(tints)), sight
 
@@ -179,25 +179,25 @@ def test_sixteen_colours_are_those_of_the_terminal() -> None:
     marks = [tuple(map(ansi, palette.tone(step))) for step in STEPS]
     assert len(set(marks)) == len(marks)
     assert (ansi(palette.colours["foreground"]), ansi(palette.colours["background"])) not in marks, "every run has a mark"
-    assert all(behind < 8 for _, behind in marks), "the Linux console has no more behind text"
+    assert all(behind < 8 for _, behind in marks), "the Linux console has only 8 background colours"
 
 
 @pytest.mark.parametrize(
-    ("term", "worn_theme"), [("screen-256color", "dark-256"), ("linux", "sixteen"), ("xterm-direct", "ember")]
+    ("term", "shown_theme"), [("screen-256color", "dark-256"), ("linux", "sixteen"), ("xterm-direct", "ember")]
 )
-async def test_a_theme_for_fewer_colours(make_chat: Any, monkeypatch: pytest.MonkeyPatch, term: str, worn_theme: str) -> None:
+async def test_a_theme_for_fewer_colours(make_chat: Any, monkeypatch: pytest.MonkeyPatch, term: str, shown_theme: str) -> None:
     monkeypatch.setenv("TERM", term)
-    if worn_theme != "ember":
+    if shown_theme != "ember":
         monkeypatch.delenv("COLORTERM")
     app = make_chat(theme="ember")
-    page = load_themes()[0][worn_theme].colours["background"]
+    page = load_themes()[0][shown_theme].colours["background"]
     async with app.run_test(size=(80, 24)) as pilot:
         assert app.theme_variables["background"].lower() == page
         await pilot.press("f3", "down")
         assert app.theme != "ember"
         await pilot.press("escape")
         assert (app.theme, app.theme_variables["background"].lower()) == ("ember", page)
-    # What leaves the terminal has every colour.
+    # Exports use the chosen theme, with all its colours.
     assert app.themes.palette == load_themes()[0]["ember"]
 
 
@@ -254,7 +254,7 @@ def test_what_is_missing_is_named(write: Any, missing: str) -> None:
         read_theme(write("mine", "\n".join(lines)))
 
 
-def test_the_documentation_has_every_theme_and_a_whole_one(write: Any) -> None:
+def test_the_documentation_names_every_theme_and_has_a_complete_example(write: Any) -> None:
     text = (SHIPPED.parent / "docs" / "settings.md").read_text(encoding="utf-8").split("## Themes\n")[1]
     assert all(f"`{path.stem}`" in text for path in FILES)
     (whole,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
@@ -262,23 +262,21 @@ def test_the_documentation_has_every_theme_and_a_whole_one(write: Any) -> None:
     assert read_theme(write("whole", whole)).colours == load_themes()[0]["dark"].colours
 
 
-async def answered(pilot: Any, engine: Any, make_steps: Make) -> None:
-    """A chat with one answer."""
+async def ask_and_answer(pilot: Any, engine: Any, make_steps: Make) -> None:
+    """Ask a question and have it answered."""
     await ask(pilot, engine, "How does prompt lookup work?", make_steps())
 
 
 def styles(app: Any) -> list[Style]:
-    """Styles of the visible text of the answer, by run."""
+    """Styles of the visible segments of the answer's text, from top to bottom."""
     view = app.chat_screen.view
-    by_run: dict[int, Style] = {}
+    found: list[Style] = []
     for y in range(view.size.height):
         place = view.row_at(y)
         if place is None or view.blocks[place[0]].row(place[1]).kind != "answer":
             continue
-        for segment in view.render_line(y):
-            if segment.text.strip() and segment.style is not None:
-                by_run[len(by_run)] = segment.style
-    return list(by_run.values())
+        found += [segment.style for segment in view.render_line(y) if segment.text.strip() and segment.style is not None]
+    return found
 
 
 def test_neighbours_differ_and_the_colour_tells_the_length() -> None:
@@ -307,14 +305,14 @@ def test_blanks_around_a_run_are_gaps() -> None:
     assert split_blanks("  ") == ("  ", "", "")
 
 
-def test_without_colours_there_are_lines() -> None:
+def test_without_colours_runs_are_underlined() -> None:
     assert [effective(colouring, True) for colouring in COLOURINGS] == ["underline", "off"]
     assert [effective(colouring, False) for colouring in COLOURINGS] == list(COLOURINGS)
 
 
 async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=(100, 24)) as (app, pilot):
-        await answered(pilot, engine, make_steps)
+        await ask_and_answer(pilot, engine, make_steps)
         app.chat_screen.input.put("a draft")
         by_colouring = {}
         for colouring in ("off", "length"):
@@ -328,7 +326,7 @@ async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engin
         assert app.chat_screen.input.text == "a draft"
 
 
-async def test_the_setting_counts_from_the_start(make_chat: Make, engine: Any) -> None:
+async def test_the_setting_applies_from_the_start(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(colours="off")) as (app, pilot):
         await pilot.pause()
         assert app.chat_screen.view.colouring == "off"

@@ -222,7 +222,7 @@ async def test_the_cursor_stands_at_the_chosen_row_of_every_menu(make_chat: Make
         await pilot.press("escape", "f1")
         assert app.cursor_position == app.focused.cursor_screen_offset
         await pilot.press("down", "down")
-        assert app.screen.under.title[:40] in row()
+        assert app.screen.item_under_cursor.title[:40] in row()
         await pilot.press("x")
         assert app.cursor_position == app.focused.cursor_screen_offset
 

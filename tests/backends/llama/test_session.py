@@ -120,7 +120,7 @@ def test_which_architectures_hand_out_their_states_is_found_by_trying(
         torch.testing.assert_close(session.states(0, 12), single.states(0, 12), atol=2e-3, rtol=1e-3)
     # Kept: nobody tries a second time.
     monkeypatch.setattr(subprocess, "run", None)
-    assert trial.works("inputs", architecture, tmp_path) == (architecture in TOLD)
+    assert trial.trial_succeeds("inputs", architecture, tmp_path) == (architecture in TOLD)
     model.close()
 
 
@@ -128,10 +128,10 @@ def test_a_trial_that_something_else_ended_is_made_again(tmp_path: Path, monkeyp
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
     for code, remembered in ((-9, False), (1, False), (0, True)):
         monkeypatch.setattr(subprocess, "run", lambda command, code=code, **_: subprocess.CompletedProcess(command, code))
-        assert trial.works("mtp", "lfm2", tmp_path) == (code == 0)
+        assert trial.trial_succeeds("mtp", "lfm2", tmp_path) == (code == 0)
         assert (tmp_path / trial.FILE).exists() == remembered
     (tmp_path / trial.FILE).write_text("[]")
-    assert not trial.failed("mtp", "lfm2")
+    assert not trial.trial_failed("mtp", "lfm2")
 
 
 TOKENS = 64 if FULL else 24
@@ -158,7 +158,7 @@ def fed(session: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     decode = Context.decode
 
     def counting(self: Context, tokens: Sequence[int], *rest: Any) -> int:
-        if self is session._run:
+        if self is session._llama_context:
             sizes.append(len(tokens))
         return decode(self, tokens, *rest)
 

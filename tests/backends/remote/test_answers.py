@@ -40,7 +40,7 @@ from ...fakes.model_servers import (
     text_only,
     vllm,
 )
-from ...fakes.wires import Fed, Heard, hear
+from ...fakes.wires import ScriptedBody, ServerAnswer, hear
 
 WORDS = st.sampled_from(["The", " fox", " saw", ",", "\n", " nine", ".", "ing"]).map(str.encode)
 PIECES = st.sampled_from([b"a", b" b", *(bytes([byte]) for byte in "🦊é".encode())])
@@ -201,7 +201,7 @@ STOP = choice({}, "stop") + DONE
 
 def whole_answer(body: bytes, status: int = 200) -> tuple[str, Outcome, str]:
     """Text, outcome, and the sentence that it ended with, of a server whose whole answer is this."""
-    heard, _ = hear(lambda _: (status, Fed(body)), ASK)
+    heard, _ = hear(lambda _: (status, ScriptedBody(body)), ASK)
     return heard.text, heard.outcome, heard.failed
 
 
@@ -330,7 +330,7 @@ def test_events_are_whole_however_large_they_are_and_however_they_come(cut: int)
     whole = '\ufeff: hm\r\nevent: x\r\ndata: {"a":\rdata: "🦊\u2028"}\n\r\ndata:[DONE]'.encode()
 
     async def read() -> list[str]:
-        body = Fed(*(whole[at : at + cut] for at in range(0, len(whole), cut)))
+        body = ScriptedBody(*(whole[at : at + cut] for at in range(0, len(whole), cut)))
         response = httpx2.Response(200, stream=body, request=httpx2.Request("GET", "http://fake"))
         return [data async for data in EventStream(response, lambda: None)]
 
@@ -347,10 +347,10 @@ def said(*deltas: dict[str, Any], **more: Any) -> bytes:
     return b"".join(events) + event({"choices": [{"delta": {}, "finish_reason": "stop"}]}) + b"data: [DONE]\n\n"
 
 
-def parted(body: bytes | list[Any], engine: str = UNKNOWN) -> tuple[str, str, Heard, ServerModel]:
+def parted(body: bytes | list[Any], engine: str = UNKNOWN) -> tuple[str, str, ServerAnswer, ServerModel]:
     """Thought and answer of a stream, or of its parts; what was heard, and the model that was asked."""
     parts = [body] if isinstance(body, bytes) else body
-    heard, model = hear(lambda _: (200, Fed(*parts), {"Content-Type": "text/event-stream"}), ASK, engine)
+    heard, model = hear(lambda _: (200, ScriptedBody(*parts), {"Content-Type": "text/event-stream"}), ASK, engine)
     pieces = ["", ""]
     for run in heard.runs:
         at = 0
@@ -455,7 +455,7 @@ def model_of(loop: asyncio.AbstractEventLoop, fake: FakeServer, patience: Patien
     return loop.run_until_complete(connect(address, patience))
 
 
-def taker(heard: Heard) -> Taker:
+def taker(heard: ServerAnswer) -> Taker:
     def take(run: Run) -> None:
         heard.runs.append(run)
         arrived.set()
@@ -463,8 +463,8 @@ def taker(heard: Heard) -> Taker:
     return Taker(take, lambda *_: None)
 
 
-def ask(loop: asyncio.AbstractEventLoop, model: ServerModel, request: ServerRequest = ASK) -> Heard:
-    heard = Heard()
+def ask(loop: asyncio.AbstractEventLoop, model: ServerModel, request: ServerRequest = ASK) -> ServerAnswer:
+    heard = ServerAnswer()
     try:
         loop.run_until_complete(asyncio.wait_for(model.answer(request, taker(heard), heard.outcome), 20))
     except UserError as error:
@@ -522,7 +522,7 @@ def test_what_goes_wrong_in_a_stream_is_one_sentence_and_the_next_answer_comes(
 
 def test_cancelling_closes_the_stream_and_the_server_sees_it(loop: asyncio.AbstractEventLoop) -> None:
     async def cancelled(model: ServerModel, fake: FakeServer) -> None:
-        heard = Heard()
+        heard = ServerAnswer()
         task = asyncio.ensure_future(model.answer(ASK, taker(heard), heard.outcome))
         while not heard.runs:
             await asyncio.sleep(0.001)

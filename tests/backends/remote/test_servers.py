@@ -27,7 +27,7 @@ from specchat.backends.remote.identify import Served, identify
 from specchat.backends.remote.runs import Outcome
 
 from ...fakes.model_servers import MODELS, event, serving
-from ...fakes.wires import Fed, hear, wired
+from ...fakes.wires import ScriptedBody, fake_connection, hear
 
 ANSWER = event({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
 
@@ -36,7 +36,7 @@ def found(serve: Any, model: str = "") -> Served | str:
     """Identify a server; a refusal is its sentence."""
 
     async def go() -> Served | str:
-        wire = wired(serve, model)
+        wire = fake_connection(serve, model)
         try:
             return await identify(wire)
         except UserError as error:
@@ -59,8 +59,8 @@ HABITS: dict[str, Any] = {
     "redirects": lambda: (301, "", {"Location": "https://frontend.example/"}),
     "asks to log in": lambda: (302, "", {"Location": "/login"}),
     "hangs up": lambda: broken(httpx2.RemoteProtocolError("Server disconnected")),
-    "resets": lambda: broken(httpx2.ReadError("")), "hangs": hang, "hangs within": lambda: (200, Fed(b"{", 60.0)),
-    "breaks off": lambda: (200, Fed(b"{", httpx2.ReadError(""))),
+    "resets": lambda: broken(httpx2.ReadError("")), "hangs": hang, "hangs within": lambda: (200, ScriptedBody(b"{", 60.0)),
+    "breaks off": lambda: (200, ScriptedBody(b"{", httpx2.ReadError(""))),
     "has a page for all": lambda: (200, "<!doctype html><title>Chat</title>"),
     "has one JSON for all": lambda: (200, {"status": "ok"}), "wants a key": lambda: (401, {"detail": "no"}),
     "forbids": lambda: (403, "no"), "fails": lambda: (500, ""), "is no HTTP": lambda: broken(httpx2.DecodingError("")),
@@ -250,7 +250,7 @@ ENCODINGS: list[tuple[str, bytes]] = [
 @pytest.mark.parametrize(("name", "body"), ENCODINGS)
 def test_a_body_is_read_whatever_it_is_called(name: str, body: bytes) -> None:
     for parts in ([body], [bytes([byte]) for byte in body]):
-        heard, _ = hear(always(200, Fed(*parts), {"Content-Encoding": name}), CHAT, "vLLM")
+        heard, _ = hear(always(200, ScriptedBody(*parts), {"Content-Encoding": name}), CHAT, "vLLM")
         assert (heard.failed, heard.text, heard.outcome.reason) == ("", "Hi", "eos")
     refusal = gzip.compress(b'{"error": "gone"}', mtime=0) if body is not ANSWER else b'{"error": "gone"}'
     assert "(402: gone)" in asked("vLLM", always(402, refusal, {"Content-Encoding": name}), CHAT)[2]
@@ -298,7 +298,7 @@ def test_what_stands_behind_the_end_is_dropped_and_long_numbers_are_read() -> No
         ([ANSWER, end, reset], "Hi"),
         ([ANSWER, b"data: [DONE] \n\n" + error], "Hi"),
     ):
-        heard, _ = hear(always(200, Fed(*parts)), CHAT, "vLLM")
+        heard, _ = hear(always(200, ScriptedBody(*parts)), CHAT, "vLLM")
         assert (heard.text, heard.failed, heard.outcome.reason) == (text, "", "eos")
         assert "gone" not in heard.outcome.doubt
 

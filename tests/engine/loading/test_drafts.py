@@ -1,4 +1,4 @@
-"""Loads: the draft model, when and with what; downloads, cancelled too; files that are broken are one sentence."""
+"""Loading: when draft models are loaded and with which options; downloads and their cancellation; broken files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specchat.backends.loading import builtin_gguf, builtin_path, find_model
 from specchat.backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE
 from specchat.decoders import Generation
 from specchat.decoders.parts.ahead import OwnThread
-from specchat.engine import drafts as module
+from specchat.engine import drafts as drafts_module
 from specchat.engine.client import EngineClient
 from specchat.engine.drafts import Drafters, load_options, open_conversation, refusals
 from specchat.engine.messages import Event, Failed, Finished, Generate, Load, Loaded, Loading, Unloaded
@@ -43,11 +43,11 @@ def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         return tiny_folder("llama") if name == BUILTIN_DRAFT else tmp_path
 
     monkeypatch.setattr(loading, "builtin_path", path)
-    monkeypatch.setattr(module, "builtin_path", path)
+    monkeypatch.setattr(drafts_module, "builtin_path", path)
 
 
 def test_the_draft_model_has_options_of_its_own() -> None:
-    """They are private: what most of them do shows on a GPU alone."""
+    """Compares the private `_options`, as most of them have an effect only on a GPU."""
     target = str(tiny_folder("llama"))
     options: dict[str, Any] = {"device": "cuda", "dtype": "float16", "threads": 3, "kv_type": "q8_0", "gpu_layers": 0}
     options |= {"context": 7, "revision": "v1"}
@@ -56,7 +56,7 @@ def test_the_draft_model_has_options_of_its_own() -> None:
     assert load_options(command) == LoadOptions(**options)
 
 
-def test_own_threads_are_nobody_elses() -> None:
+def test_the_draft_models_threads_do_not_change_the_targets() -> None:
     before = torch.get_num_threads()
     drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), draft_threads=before + 2, device="cpu"))
     drafts.join(tiny_model("mistral"))
@@ -77,7 +77,7 @@ def test_own_threads_are_nobody_elses() -> None:
     drafts.close()
 
 
-def test_a_shorter_context_is_told_at_load() -> None:
+def test_a_draft_model_with_a_shorter_context_gives_a_note() -> None:
     drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), device="cpu"))
     target = copy(tiny_model("mistral"))
     target.info = replace(target.info, context=4 * CONTEXT)
@@ -87,7 +87,7 @@ def test_a_shorter_context_is_told_at_load() -> None:
     drafts.close()
 
 
-def test_what_the_draft_model_cannot_have_is_told() -> None:
+def test_a_missing_device_is_an_error_of_the_draft_model() -> None:
     drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), device="cpu", draft_device="cuda:7"))
     sentence = "no CUDA device here.* Use --draft-device cpu"
     with pytest.raises(UserError, match=rf"^The draft model .* cannot be used: .*{sentence}"):
@@ -107,15 +107,15 @@ def test_the_built_in_draft_model_is_loaded_when_it_is_first_needed(shipped: Non
     assert drafts.get() == []
 
 
-def test_only_the_built_in_target_brings_one(shipped: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_the_builtin_brings_a_draft_model(shipped: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not Drafters(Load(1, str(tmp_path)))
-    monkeypatch.setattr(module, "builtin_path", lambda name: tmp_path / "missing")
+    monkeypatch.setattr(drafts_module, "builtin_path", lambda name: tmp_path / "missing")
     drafts = Drafters(Load(1, "builtin"))
     assert not drafts
     assert drafts.get() == []
 
 
-def test_all_are_loaded_in_their_order() -> None:
+def test_several_draft_models_are_loaded_in_the_order_given() -> None:
     names = [str(tiny_folder("qwen3")), str(tiny_folder("mistral"))]
     command = parse(dump(Load(1, "target", names, device="cpu")))
     assert command.drafts == names
@@ -131,7 +131,7 @@ def test_all_are_loaded_in_their_order() -> None:
     assert drafts.get() == []
 
 
-def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) -> None:
+def test_a_head_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) -> None:
     head = write_head(tmp_path / "head", taps=(1, 3, 5), drafted=100)
     drafts = Drafters(Load(1, "target", str(head), device="cpu"))
     drafts.join(target())
@@ -153,19 +153,19 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
 
 
 @needs_llama
-@pytest.mark.parametrize(("model", "options", "runs"), [
+@pytest.mark.parametrize(("model", "options", "runtime"), [
     (BUILTIN, {"backend": "transformers"}, "transformers"), (BUILTIN, {"backend": "llama.cpp"}, "llama.cpp"),
     (BUILTIN, {}, "transformers"), (BUILTIN, {"dtype": "float32"}, "transformers"), (str(builtin_path()), {}, "transformers"),
     (str(builtin_gguf()), {"draft_dtype": "float32"}, "llama.cpp"),
 ])  # fmt: skip
-def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: str, options: dict[str, Any], runs: str) -> None:
+def test_the_built_in_head_is_loaded_for_the_targets_runtime(model: str, options: dict[str, Any], runtime: str) -> None:
     drafts = Drafters(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **options))
     target = find_model(model, drafts.target_options)()
-    assert target.info.backend == runs
+    assert target.info.backend == runtime
     drafts.join(target)
     head = drafts.named_head
     assert head is not None
-    assert head.info.path.endswith(".gguf") == (runs == "llama.cpp")
+    assert head.info.path.endswith(".gguf") == (runtime == "llama.cpp")
     conversation = open_conversation(target, drafts)
     prompt = target.encode_chat([{"role": "user", "content": "What is a token?"}])
     generation = Generation(conversation, prompt, "eagle", max_tokens=24)
@@ -219,7 +219,7 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
         assert failed.cause == "user"
         assert sentence in failed.sentence
         assert "\n" not in failed.sentence
-        if Unloaded() in before:  # llama.cpp itself refused it, when the room had been made
+        if Unloaded() in before:  # llama.cpp itself refused it, after the old model had been unloaded
             assert "Load one again" in failed.sentence
             engine.send(Load(20, model, **EXACT))  # type: ignore[arg-type]
             engine.until(20, Loaded)
@@ -242,7 +242,7 @@ def ask(client: EngineClient, **options: Any) -> Event:
 
 
 @needs_llama
-def test_each_costs_one_answer_or_load(client: EngineClient, tmp_path: Path) -> None:
+def test_a_bad_model_file_costs_one_answer_or_load(client: EngineClient, tmp_path: Path) -> None:
     def made(**values: Any) -> str:
         return str(changed(builtin_gguf(), tmp_path / "model.gguf", {key.replace("__", "."): values[key] for key in values}))
 
@@ -255,7 +255,7 @@ def test_each_costs_one_answer_or_load(client: EngineClient, tmp_path: Path) -> 
     assert isinstance(failed, Failed)
     assert (failed.cause, failed.sentence) == ("cancelled", "Cancelled.")
     assert isinstance(ask(client, messages=None, prompt="Once", raw=True), Finished)
-    # What ends the process: llama.cpp takes 512 layers; with this kind of vocabulary it looks for a token of each byte written.
+    # These crash the engine: llama.cpp takes at most 512 layers; in a vocabulary of this type it looks up a token per byte.
     failed = load(client, deep := made(llama__block_count=513))
     assert isinstance(failed, Failed)
     assert failed.cause == "died"
@@ -271,7 +271,7 @@ def test_each_costs_one_answer_or_load(client: EngineClient, tmp_path: Path) -> 
     assert isinstance(ask(client), Finished)
 
 
-SECONDS = 300
+DEADLINE_SECONDS = 300
 
 
 @pytest.fixture
@@ -308,8 +308,8 @@ def incomplete_bytes(folder: Path) -> int:
 def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClient, hub: Hub, tmp_path: Path) -> None:
     hub.stall_after = 2_000_000
     id = hub_client.load("sea/Buoy", device="cpu", threads=1)
-    deadline = time.monotonic() + SECONDS
-    # Not what is told: that is told a few times a second only, and all may come within one of them.
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    # Not the reported progress: it comes only a few times a second, and all bytes may come between two reports.
     while incomplete_bytes(tmp_path) < 1_500_000:
         assert time.monotonic() < deadline
         hub_client.wait(0.05)
@@ -328,7 +328,7 @@ def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClie
 
 
 @needs_llama
-def test_a_model_of_ollamas_is_loaded_by_its_name(hub_client: EngineClient, tmp_path: Path) -> None:
+def test_an_ollama_model_is_loaded_by_its_name(hub_client: EngineClient, tmp_path: Path) -> None:
     write_ollama(tmp_path / "ollama", "lighthouse", "q8", builtin_gguf())
     loaded = answer(hub_client, hub_client.load("ollama:lighthouse:q8", device="cpu", threads=1))[-1]
     assert isinstance(loaded, Loaded), loaded

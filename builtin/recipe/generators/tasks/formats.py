@@ -48,6 +48,7 @@ _MARKED = {
     "brackets": ("({})", """
         (put|wrap|write) @text (in|between) (round brackets|parentheses|brackets)|=in (brackets|parentheses)"""),
 }  # fmt: skip
+"""Format → its template, and the patterns of its requests (see `wording`)."""
 _BOLD_WORD = """
 (make|put|set|write|print) (the word|only the word|) {word} (in bold|bold)( in @text|)|bold (the word|) {word}( in @text|)"""
 

@@ -18,7 +18,7 @@ from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
 from specchat.app.cli.bench.run import table
 from specchat.app.cli.bench.statistics import Pair, interval, pairs, ratio, summarise
-from specchat.app.cli.bench.tune import TuneSearch, candidates, choose, joined, rung_sizes, unclear
+from specchat.app.cli.bench.tune import TuneSearch, candidates, choose, rung_sizes, unclear, with_blocks
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import read_settings
@@ -59,12 +59,12 @@ def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None
     assert (pick["speedup_low"] or 0) < 1
     assert pick["speedup"] == pytest.approx(ratio(search.pairs("lookup", search.items))), "the figure that its interval is of"
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
-    search.default = "lookup"
+    search.present = "lookup"
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
     search = searching({"lookup": 2.0, "fusion": 2.0, "suffix": 1.2}, noise=0.1)
     search.run()
     assert not unclear(search, "lookup")
-    search.default = "fusion"
+    search.present = "fusion"
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than fusion, so")
 
 
@@ -124,10 +124,10 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
         8,
         {},
     )
-    after = joined(before, blocks, 8)
+    after = with_blocks(before, blocks, 8)
     assert len({spec.label for spec in after}) == len(after)
     assert [spec.label for spec in after] == ["early-exit:skip=2a", *(spec.label for spec in specs)]
-    assert joined(before, Blocks(), 8) == before
+    assert with_blocks(before, Blocks(), 8) == before
     # The best number of first layers is always measured.
     deeper: Any = [*({**FOUND[0], "skip": f"{layer}a"} for layer in range(7)), FOUND[1]]
     assert [spec.settings.get("layers") for spec in block_specs(deeper)] == [None] * (SETS + 1) + ["4"]

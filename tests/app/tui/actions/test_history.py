@@ -152,8 +152,8 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         assert titles(screen) == ["Third", "First"]
         await press(pilot, "ctrl+z", "ctrl+z")
         assert titles(screen) == ["Third", "Second", "First"]
-        assert isinstance(screen.under, ChatRow)
-        assert screen.under.title == "Second"
+        assert isinstance(screen.item_under_cursor, ChatRow)
+        assert screen.item_under_cursor.title == "Second"
 
 
 async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: Make, engine: Any, make_steps: Make) -> None:

@@ -73,7 +73,7 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
     async with chatting(start("# mine\n[sampling]\ntop_p = 0.9 # rather\n"), size=(100, 34)) as (app, pilot):
         screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
-        assert [row.title for row in screen.listed.items if row.option] == ["sampling.temperature"]
+        assert [row.key_or_heading for row in screen.listed.items if row.option] == ["sampling.temperature"]
         assert "default 0.0 · applies from the next answer" in told(screen)
         await pilot.press("enter")
         assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
@@ -126,8 +126,8 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
 async def test_what_counts_is_shown_where_nothing_is_set(start: Start) -> None:
     async with chatting(start(""), size=(130, 40)) as (app, pilot):
         screen = await opened(pilot)
-        rows = {row.title: row for row in screen.listed.items if row.option}
-        assert not [row.title for row in rows.values() if row.text in ("", "–", "None")]
+        rows = {row.key_or_heading: row for row in screen.listed.items if row.option}
+        assert not [row.key_or_heading for row in rows.values() if row.text in ("", "–", "None")]
         assert (rows["device"].text, rows["context"].text) == ("cpu (auto)", "4096")
         assert (rows["method"].text, rows["draft_model"].text) == (app.dialogue.method, "builtin-draft")
         assert rows["max_tokens"].text == "until the context is full"

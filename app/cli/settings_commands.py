@@ -18,12 +18,12 @@ from ..settings.precedence import Layers, layers_of, load_settings
 from ..settings.rows import in_force, shown, word
 from ..settings.toml import write
 from ..text.cells import fit, width
-from . import complete as completion_shell
+from . import complete as completers
 from .options import AsJson, argument, flag, option, with_options
 
-config = typer.Typer(name="settings", help="Show settings with their values and sources, and change them.")
+settings_commands = typer.Typer(name="settings", help="Show settings with their values and sources, and change them.")
 
-Key = Annotated[str, argument("For example theme or sampling.temperature.", "KEY", completion_shell.setting_keys)]
+Key = Annotated[str, argument("For example theme or sampling.temperature.", "KEY", completers.setting_keys)]
 ForModel = Annotated[str | None, option("--model", "Apply this model's defaults.", "MODEL")]
 FromPreset = Annotated[str | None, option("--preset", "Apply this preset.", "NAME")]
 
@@ -38,7 +38,7 @@ class SettingFields(TypedDict):
     where: str
 
 
-@config.callback(invoke_without_command=True)
+@settings_commands.callback(invoke_without_command=True)
 def show(
     context: typer.Context,
     model: ForModel = None,
@@ -61,14 +61,14 @@ def show(
         typer.echo(json_module.dumps(body, ensure_ascii=False))
         return
     cells = [(row["key"], fit(in_force(find_option(row["key"]), row["value"]), 44), row["where"]) for row in settings]
-    first, second = (max((width(row[i]) for row in cells), default=0) + 2 for i in (0, 1))
+    key_cells, value_cells = (max((width(row[i]) for row in cells), default=0) + 2 for i in (0, 1))
     for key, value, where in cells:
-        typer.echo(f"{key}{' ' * (first - width(key))}{value}{' ' * (second - width(value))}{where}".rstrip())
+        typer.echo(f"{key}{' ' * (key_cells - width(key))}{value}{' ' * (value_cells - width(value))}{where}".rstrip())
     if not cells:
         typer.echo("Every setting is at its default.")
 
 
-@config.command()
+@settings_commands.command()
 def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
     """Print the value of a setting; nothing if it is not set."""
     setting = _setting(_layers(context.obj or {}, preset), key)
@@ -81,7 +81,7 @@ def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJso
         typer.echo("" if value is None else word(value))
 
 
-@config.command("set", context_settings={"ignore_unknown_options": True})
+@settings_commands.command("set", context_settings={"ignore_unknown_options": True})
 def set_(key: Key, values: Annotated[list[str], argument("One value, or several for a list.", "VALUE")]) -> None:
     """Write a setting to the file, keeping its comments and order."""
     if len(values) > 1 and not find_option(key).several:
@@ -94,23 +94,23 @@ def set_(key: Key, values: Annotated[list[str], argument("One value, or several 
         typer.echo(f"The value in use is still {shown(setting['value'])}: {setting['where']} overrides the file.", err=True)
 
 
-@config.command()
+@settings_commands.command()
 def unset(keys: Annotated[list[str], argument(None, "KEY")]) -> None:
     """Remove settings from the file, so that their defaults apply again. Unknown keys can be removed too."""
     path = read().path
     removed: dict[str, None] = {}
     for key in keys:
-        inner = [join(parts) for parts in file_keys(path) if split(key) and parts[: len(split(key))] == split(key)]
-        if not inner:
+        found = [join(parts) for parts in file_keys(path) if split(key) and parts[: len(split(key))] == split(key)]
+        if not found:
             raise UserError(f"The settings file does not set {key}. `specchat settings --changed` shows what it sets.")
-        removed |= dict.fromkeys(inner)
+        removed |= dict.fromkeys(found)
     save(removed)
     typer.echo(f"{', '.join(keys)}: removed from {path}.")
 
 
-@config.command()
+@settings_commands.command()
 def edit() -> None:
-    """Open the settings file in your editor (the setting editor, $VISUAL or $EDITOR), then report any mistakes in it."""
+    """Open the settings file in your editor (the `editor` setting, $VISUAL or $EDITOR), then report mistakes."""
     from ..terminal.editor import editor_command
 
     content = read()
@@ -137,7 +137,7 @@ def _layers(options: Values, preset: str | None) -> Layers:
 
 
 def _settings(layers: Layers) -> Iterator[SettingFields]:
-    """Yield every setting with a fixed name, and those of methods, models, presets and keys that are set."""
+    """Yield every setting with a fixed name, and those that are set in the tables named below."""
     tables = ("methods", "models", "presets", "keymap")
     for key in (*OPTIONS, *(key for key in layers.values() if split(key)[0] in tables)):
         yield _setting(layers, key)
