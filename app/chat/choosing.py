@@ -83,7 +83,7 @@ class Speeds:
     _ratios: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def add(self, model: str, method: str, tokens: int, ratio: float) -> None:
-        """Record a method's speed divided by plain decoding's (0 if unknown) over an answer of so many tokens."""
+        """Record a method's speed divided by plain decoding's (0 if unknown) over an answer of `tokens` tokens."""
         if tokens >= FEWEST_TOKENS and ratio > 0:
             self._ratios[model, method] = ratio
 

@@ -24,7 +24,7 @@ Candidates = Iterator[tuple[str, str]]
 Completer = Callable[..., list[tuple[str, str]]]
 """Typer's callback at tab."""
 
-MOST = 200
+MOST_MATCHES = 200
 
 DESCRIPTION_CELLS = 60
 """Width of the description next to a value: Typer breaks a wider one in a line of 80."""
@@ -45,7 +45,7 @@ def _completer(candidates: Callable[[str], Candidates]) -> Completer:
             for value, description in candidates(incomplete):
                 if value.startswith(incomplete) and _SAFE.fullmatch(value):
                     matches.setdefault(value, fit(" ".join(_SPECIAL.sub(" ", description).split()), DESCRIPTION_CELLS))
-                    if len(matches) == MOST:
+                    if len(matches) == MOST_MATCHES:
                         break
         except Exception:  # a tab cannot be answered with an error message
             return []
@@ -117,7 +117,7 @@ def chats(typed: str) -> Candidates:
     if not history_file().exists():  # completion must not create one
         return
     with reading(repair=False) as history:  # a repair's messages would be lost
-        for row in history.newest(limit=MOST):
+        for row in history.newest(limit=MOST_MATCHES):
             yield str(row.id), row.title
 
 

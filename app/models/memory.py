@@ -15,7 +15,7 @@ from ...backends.files.memory import USUAL, Needs
 from ...backends.options import LoadOptions
 from ..text.amounts import size_of
 
-LEAST = 1024
+FEWEST_TOKENS = 1024
 """Fewest tokens of context worth loading a model for."""
 
 PROBE_SECONDS = 30
@@ -111,6 +111,6 @@ def judge(needs: Needs, free: FreeMemory, options: LoadOptions) -> MemoryFit:
         return MemoryFit("fits", f"Fits: {parts}; {available}.")
     left = free.free - model.base
     shorter = int(left / model.token) // 256 * 256 if model.token and left > 0 else 0
-    if shorter >= LEAST:
+    if shorter >= FEWEST_TOKENS:
         return MemoryFit("short", f"Fits with {shorter:,} tokens of context (--context {shorter}): {parts}; {available}.")
     return MemoryFit("too large", f"Too large: {parts}; {available}.")

@@ -26,7 +26,7 @@ def editor_command(setting: str | None, environment: Mapping[str, str] | None = 
     """Return the words of the command that opens an editor.
 
     Args:
-        setting: the editor in the settings, which goes before $VISUAL and $EDITOR.
+        setting: the editor in the settings, which overrides $VISUAL and $EDITOR.
         environment: variables; those of this process if None.
 
     Raises:

@@ -28,7 +28,7 @@ LENGTHS = ("1", "2", "3", "4–5", "6–7", "8+")
 """The scale of tokens per pass, for legends: lengths on one step look alike. A single token is plain text."""
 
 LONGEST = 8
-"""Runs of so many tokens and more are on the last step."""
+"""Fewest tokens of a run on the last step."""
 
 _MOST = (1, 2, 3, 5, LONGEST - 1)
 """Most tokens on each step of the scale but the last."""

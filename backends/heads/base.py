@@ -144,14 +144,14 @@ class DrafterMemory:
             raise ContextFull(f"{self.length + more:,} tokens do not fit in a context of {self.context:,}. Start a new chat.")
 
     def rewind(self, length: int) -> None:
-        """Remove everything behind the first `length` tokens or pairs."""
+        """Remove everything after the first `length` tokens or pairs."""
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot rewind to {length} of {self.length} tokens")
         self._cut(length)
         self.length = length
 
     def _cut(self, length: int) -> None:
-        """Remove the rows behind `length` from a cache that does not overwrite them anyway."""
+        """Remove the rows after `length` from a cache that does not overwrite them anyway."""
 
     def close(self) -> None:
         """Free the cache."""
@@ -178,7 +178,7 @@ class BlockSession(DrafterMemory, ABC):
 
         Args:
             token: the pending one, at the position `length`.
-            count: how many positions behind it to guess.
+            count: how many positions after it to guess.
 
         Returns:
             scores of these positions, a row each.

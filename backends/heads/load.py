@@ -69,7 +69,7 @@ TEXT = (
 )
 """The text on which readings of a configuration are compared."""
 
-LONGEST = 128
+MOST_TOKENS = 128
 """Most tokens of TEXT that are used."""
 
 TABLES = ("d2t", "token_map")
@@ -291,7 +291,7 @@ def _read(format: Format, name: str, target: Model, lender: Lender) -> NamedTens
 
 def _choose_reading(network: EagleNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
     """Choose the reading under which the drafter agrees most with its target (the first of equals), with a note on it."""
-    tokens = target.encode(TEXT)[: min(LONGEST, target.info.context)]
+    tokens = target.encode(TEXT)[: min(MOST_TOKENS, target.info.context)]
     if len(readings) == 1 or len(tokens) < 3:
         return readings[0], ""
     taps = sorted({tap for reading in readings for tap in reading.taps})

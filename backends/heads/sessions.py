@@ -141,7 +141,7 @@ class HeadSession(DrafterMemory, ABC):
 
 
 class SlotSession(HeadSession):
-    """A session with each pair in the slot of its number and nodes behind.
+    """A session with each pair in the slot of its number, and nodes after them.
 
     Args:
         context: most pairs and nodes together.
@@ -179,7 +179,7 @@ class TextOnlySession(HeadSession):
 
     @abstractmethod
     def _step(self, tokens: Sequence[int], states: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        """Run one pass over nodes behind a text.
+        """Run one pass over nodes that follow a text.
 
         Args:
             tokens: their ids [n].

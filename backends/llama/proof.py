@@ -22,7 +22,7 @@ from .session import LlamaSession
 PREFIX = 16
 """Tokens before the tree: enough of a text that the model knows what it reads."""
 
-LEAST = 0.02
+LEAST_FAULT = 0.02
 """Least root-mean-square difference of logits, in units of their standard deviation, that is taken for a fault. A wrong mask
 costs some 0.5."""
 CONTROLS = 4.0
@@ -90,7 +90,7 @@ class _Proof(SessionProof):
             self.control = max(self.control, difference(whole, paths[-1]))
         session.rewind(PREFIX)
         self.reference = torch.stack(paths)
-        self.limit = min(TOLERANCE, max(LEAST, CONTROLS * self.control))
+        self.limit = min(TOLERANCE, max(LEAST_FAULT, CONTROLS * self.control))
 
 
 def states_work(session: LlamaSession | LlamaHybridSession, text: Sequence[int], width: int, tree: bool) -> bool:

@@ -21,7 +21,7 @@ from ...plain_file import cache_folder, read_json, write_json
 from .hidden_states import layer_inputs, next_states
 from .library import library, version
 
-SECONDS = 300.0
+LIMIT_SECONDS = 300.0
 """Limit of a trial: the library is imported, the file is opened, and all weights are read once."""
 
 FILE = "trials.json"
@@ -40,7 +40,7 @@ def trial_succeeds(trial: Trial, architecture: str, file: Path) -> bool:
         return outcome[1]
     command = [sys.executable, "-P", "-m", __spec__.name if __spec__ else __name__, trial, str(file)]
     try:
-        code = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False).returncode
+        code = subprocess.run(command, capture_output=True, timeout=LIMIT_SECONDS, check=False).returncode
     except subprocess.TimeoutExpired:
         return False
     if code in (0, -signal.SIGABRT):  # anything else, such as too little memory, may be over tomorrow

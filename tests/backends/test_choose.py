@@ -24,7 +24,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-import specchat.backends.choose as module
+import specchat.backends.choose as choose_module
 from specchat.backends import Sampling
 from specchat.backends import sampling as numbers
 from specchat.backends.choose import choose, draw, gumbel, warp
@@ -148,7 +148,7 @@ def test_filters_are_those_of_transformers(seed: int, vocab: int, sampling: Samp
     without_cuts = Sampling(sampling.temperature, sampling.top_k, repetition_penalty=sampling.repetition_penalty)
     assume(not near_a_cut(reference(logits, without_cuts, history), sampling))
     got = warp(logits, sampling, history)
-    values = module.penalize(logits[None], sampling, [history])[0]
+    values = choose_module.penalize(logits[None], sampling, [history])[0]
     # Which of several equal logits top-p keeps, transformers leaves open; how many it keeps, and which values, it does not.
     assert values[got.isfinite()].sort().values.tolist() == values[expected.isfinite()].sort().values.tolist()
     torch.testing.assert_close(got[got.isfinite()].sort().values, expected.log_softmax(-1)[expected.isfinite()].sort().values)
@@ -169,9 +169,9 @@ def test_the_shortlist_changes_nothing(seed: int, sampling: Sampling, coarse: bo
         logits = logits.bfloat16().float()
     history = list(range(0, 2000, 3))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SHORTLIST", 16)
+        patch.setattr(choose_module, "SHORTLIST", 16)
         short = warp(logits, sampling, history)
-        patch.setattr(module, "SHORTLIST", 10**6)
+        patch.setattr(choose_module, "SHORTLIST", 10**6)
         full = warp(logits, sampling, history)
     assert torch.equal(short.isfinite(), full.isfinite())
     torch.testing.assert_close(short, full)
@@ -212,7 +212,7 @@ def test_greedy_ties_go_to_the_lowest_id(seed: int, vocab: int, dtype: torch.dty
     logits = torch.randint(0, 3, (4, vocab), generator=torch.Generator().manual_seed(seed)).to(dtype)
     lowest = [line.index(max(line)) for line in logits.tolist()]
     assert choose(logits, Sampling(), range(4)) == lowest
-    assert module._lowest_argmax(logits).tolist() == lowest
+    assert choose_module._lowest_argmax(logits).tolist() == lowest
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 7), min_size=1, max_size=20), samplings, st.sampled_from([20, 1500]))

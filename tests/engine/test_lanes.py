@@ -561,7 +561,7 @@ def test_anything_else_is_refused(line: bytes) -> None:
     MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried"),
     ImportError("libtorch_cpu.so: failed to map segment from shared object"), OSError(12, "Cannot allocate memory"),
 ])  # fmt: skip
-def test_what_memory_is_lacking_for_is_told_as_memory(error: Exception) -> None:
+def test_lacking_memory_is_reported_as_the_cause(error: Exception) -> None:
     event = failure(1, error, "m")
     assert (event.cause, "not enough memory for m" in event.sentence) == ("memory", True)
 

@@ -108,7 +108,7 @@ def test_a_cancel_waits_for_the_pass_and_no_longer(log: Path, tmp_path: Path) ->
     engine.close()
 
 
-def test_quit_and_the_end_of_input_end_it(log: Path, tmp_path: Path) -> None:
+def test_quit_and_the_end_of_input_end_the_engine(log: Path, tmp_path: Path) -> None:
     for last in (messages.Quit(), None):
         engine = BareEngine(log)
         engine.send(messages.Load(1, recorded(tmp_path, pace=600)), messages.Generate(2, prompt="hello"))
@@ -122,7 +122,7 @@ def test_quit_and_the_end_of_input_end_it(log: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
-def test_it_goes_with_its_parent_even_while_a_library_holds_the_gil() -> None:
+def test_the_engine_ends_with_its_parent_even_while_a_library_holds_the_gil() -> None:
     child = "import ctypes; from specchat.engine.server import die_with_parent as d; d(); print(1, flush=True); "
     child += "ctypes.PyDLL(None).sleep(600)"
     code = f"""

@@ -15,7 +15,7 @@ PATIENCE, PROCESSOR = 60.0, 10.0
 """Seconds, by the clock and of its own processor time, before a test gives up: beside much else a process gets little."""
 
 SOON = 0.012
-"""A timer due within so many seconds belongs to what is being done: a resize, the next slice of a long chat."""
+"""A timer due within SOON seconds belongs to what is being done: a resize, the next slice of a long chat."""
 
 MOST_SOON = 200
 """Rounds that wait for timers alone: one that comes again before its last turn is done, on a slow machine, is no work."""

@@ -66,7 +66,7 @@ def finish(engine: Any, index: int, busy: float, prefill: float = 0.1, reason: s
 
 
 def run(engine: Any, race: Race, lanes: Sequence[tuple[Sequence[int], int, float]]) -> None:
-    """All lanes write their tokens, so many a step, and finish after so many seconds."""
+    """Let all lanes write and finish; each has its tokens, the number of them a step, and its busy seconds."""
     for i, (tokens, size, _) in enumerate(lanes):
         begin(engine, i)
         write(engine, i, records(race.racers[i].entry.method, tokens, size))

@@ -178,14 +178,14 @@ def configuration(name: str) -> Any:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     kind, more = VARIANTS.get(name, (name, {}))
-    of = CONFIG_MAPPING[kind]
-    text = of.sub_configs.get("text_config")
+    config_class = CONFIG_MAPPING[kind]
+    text = config_class.sub_configs.get("text_config")
     text_sizes = {"text_config": EXCEPTIONS.get(getattr(text, "model_type", ""), {})} if dataclasses.is_dataclass(text) else {}
     text_sizes |= EXCEPTIONS.get(kind, {}) | more
-    if parts := [name for name in of.sub_configs if name not in (*PARTS, *SENSES, *text_sizes)]:
+    if parts := [name for name in config_class.sub_configs if name not in (*PARTS, *SENSES, *text_sizes)]:
         raise NotCovered(f"not of text alone: it has {', '.join(parts)}")
     try:
-        config = of(**_told(of, text_sizes))
+        config = config_class(**_settings(config_class, text_sizes))
     except Exception as error:
         raise NotCovered(f"config: {line(error)}") from error
     return config
@@ -209,15 +209,15 @@ def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
             yield name, value
 
 
-def _told(of: Any, more: dict[str, Any], sizes: dict[str, Any] = SMALL) -> dict[str, Any]:
-    """Values for a class of configurations."""
-    names = [field.name for field in dataclasses.fields(of)]
+def _settings(config_class: Any, more: dict[str, Any], sizes: dict[str, Any] = SMALL) -> dict[str, Any]:
+    """Settings of a class of configurations, and of its parts: the tiny sizes, and `more`."""
+    names = [field.name for field in dataclasses.fields(config_class)]
     sizes_ = {name: sizes[name] for name in names if name in sizes}
     if "kv_lora_rank" in names:
         sizes_["num_key_value_heads"] = HEADS  # latent attention has no groups of heads
-    parts = {name: part for name, part in of.sub_configs.items() if dataclasses.is_dataclass(part) and name in names}
+    parts = {name: part for name, part in config_class.sub_configs.items() if dataclasses.is_dataclass(part) and name in names}
     seeing = {"vision_config": SMALL | SEEING}
-    return sizes_ | more | {name: _told(part, more.get(name, {}), seeing.get(name, SMALL)) for name, part in parts.items()}
+    return sizes_ | more | {name: _settings(part, more.get(name, {}), seeing.get(name, SMALL)) for name, part in parts.items()}
 
 
 def line(error: Exception) -> str:

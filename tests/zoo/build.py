@@ -144,7 +144,7 @@ class Reference:
     """What the model's own library writes and scores, to compare with."""
 
     writes: Callable[[Sequence[int], int], list[int]]
-    """Its greedy answer of so many tokens to a prompt."""
+    """Its greedy answer to a prompt, of a number of tokens."""
     gap: Callable[[Sequence[int], int, int], float]
     """The distance of two tokens' logits after a text."""
 

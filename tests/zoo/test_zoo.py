@@ -43,8 +43,8 @@ def _disturb(model: TransformersModel) -> None:
                 weight += llama_zoo.NOISE * weight.std() * torch.randn(weight.shape, generator=generator)
 
 
-FEW = {"gemma4_text": [19], "bamba": [11], "bloom": [14], "llama-longrope-far.gguf": [251]}
-"""A sample: one architecture of each kind of attention, cache or position, and the lengths of the prompts to try."""
+SAMPLE = {"gemma4_text": [19], "bamba": [11], "bloom": [14], "llama-longrope-far.gguf": [251]}
+"""One architecture of each kind of attention, cache or position, and the lengths of the prompts to try."""
 
 
 def run(name: str, *arguments: Any) -> list[str]:
@@ -55,11 +55,11 @@ def run(name: str, *arguments: Any) -> list[str]:
         pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize("name", [*kinds(), *VARIANTS, *llama_zoo.names()] if FULL else FEW)
+@pytest.mark.parametrize("name", [*kinds(), *VARIANTS, *llama_zoo.names()] if FULL else SAMPLE)
 def test_writes_what_its_own_library_writes(name: str) -> None:
     """`-k NAME` runs one of them, `-rs` tells why others are skipped, `--sw` goes on with one that failed."""
     if not FULL:
-        assert "greedy" in run(name, ("greedy", "draft", "tree"), FEW[name])
+        assert "greedy" in run(name, ("greedy", "draft", "tree"), SAMPLE[name])
         return
     try:
         run(name)
@@ -68,13 +68,13 @@ def test_writes_what_its_own_library_writes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cpmant", "reformer", "xlnet", "openai-gpt"])
-def test_what_does_not_write_token_after_token_is_refused(name: str) -> None:
+def test_an_architecture_that_does_not_write_token_after_token_is_refused(name: str) -> None:
     with pytest.raises(UserError) as refused:
         run(name)
     assert str(refused.value) == UNFIT
 
 
-def test_a_cache_of_another_kind_is_told(tmp_path: Path) -> None:
+def test_a_cache_of_another_kind_gives_a_note(tmp_path: Path) -> None:
     model = load_transformers(Tiny("deepseek_v32").save(tmp_path), "model", LoadOptions(device="cpu", threads=1))
     assert not model.info.capabilities.chain
     assert MORE_KEPT.format("indexer keys") in model.info.notes

@@ -241,7 +241,7 @@ def fitting_table(
     spare: Sequence[str] = (),
     bold: Collection[int] = (),
 ) -> list[str]:
-    """Lay a table out in at most so many cells: long names continue in the next line after a separator, then columns are left
+    """Lay a table out in at most `cells` cells: long names continue in the next line after a separator, then columns are left
     out, and named below. The arguments are those of `show_table`."""
     table = [[one_line(cell) for cell in row] for row in (head, *rows)]
     wide = [max(map(width, column)) for column in zip(*table, strict=True)]
@@ -284,7 +284,7 @@ def _pieces(name: str) -> list[str]:
 
 
 def _break(name: str, cells: int) -> list[str]:
-    """Break a name into lines of at most so many cells, as far as its pieces allow."""
+    """Break a name into lines of at most `cells` cells, as far as its pieces allow."""
     lines = [""]
     for piece in _pieces(name):
         if lines[-1] and width(lines[-1]) + width(piece.rstrip()) > cells:
@@ -294,7 +294,7 @@ def _break(name: str, cells: int) -> list[str]:
 
 
 def filled(text: str, cells: int) -> list[str]:
-    """Break a sentence between words into lines of at most so many cells."""
+    """Break a sentence between words into lines of at most `cells` cells."""
     return textwrap.wrap(text, max(1, cells), break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
 
 

@@ -26,7 +26,7 @@ from .statistics import Measurement, summarise
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 """Prompt lookup as published, the reference of the other methods."""
 
-MOST = 2**31
+MOST_CHATS = 2**31
 
 
 def record(chat: OpenedChat) -> str:
@@ -56,7 +56,7 @@ def recorded(chats: Sequence[str] = ()) -> Iterator[Path]:
     with TemporaryDirectory(prefix="specchat-") as folder:
         path = Path(folder) / "history.jsonl"
         with reading() as history:
-            rows = [one_chat(history, text) for text in chats] if chats else history.newest(limit=MOST)
+            rows = [one_chat(history, text) for text in chats] if chats else history.newest(limit=MOST_CHATS)
             lines = [line for row in rows if (line := record(history.open(row.id)))]
         if not lines:
             place = "in these chats" if chats else "in the history"

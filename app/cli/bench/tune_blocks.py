@@ -15,7 +15,7 @@ SETS = 3
 """Sets of blocks that are measured in tokens per second: those with the greatest expected speedups."""
 
 PASSES_SHARE = 12
-"""One in so many forward passes of the grid, as estimated, may go into the search for blocks."""
+"""One in PASSES_SHARE forward passes of the grid, as estimated, may go into the search for blocks."""
 
 MOST_PASSES = 1000
 
@@ -90,7 +90,7 @@ def fewest(layers: int) -> int:
 
 
 def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int, seconds: float, clock: str) -> Blocks:
-    """Search for blocks in at most so many forward passes and seconds, on the answers to the first of the prompts, which have
+    """Search for blocks in at most `most` forward passes and `seconds`, on the answers to the first of the prompts, which have
     one turn each."""
     layers = lab.info.layers
     if most < fewest(layers):

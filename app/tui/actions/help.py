@@ -25,13 +25,13 @@ KEY_CELLS = 17
 """Cells of the column of keys: `alt+right  ^o →`."""
 
 TALL = 24
-"""Least rows of a tall terminal."""
+"""Fewest rows of a tall terminal."""
 
 DETAIL_ROWS = (4, 7)
 """Rows about the item under the cursor, with their border: on a low terminal, and on a tall one."""
 
 LIST_ROWS = 5
-"""Least rows for the box and the list, however long a notice is."""
+"""Fewest rows for the box and the list, however long a notice is."""
 
 COLOURS = (
     "The colour says how many tokens one pass of the model gave. Plain text came one token a pass. Several came at once where "

@@ -33,7 +33,7 @@ UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
 
 SPACIOUS, TALL = 16, 44
-"""Least rows for a blank one at the top, and for figures and tree on one page."""
+"""Fewest rows for a blank one at the top, and for figures and tree on one page."""
 
 BOTH = PAGES[:2]
 """Pages shown as one on a tall terminal."""

@@ -18,7 +18,7 @@ HELP = {"help", "ask_help", "race_help"}
 """Bindings that open the help."""
 
 LEGEND_FROM = 90
-"""Least cells of a bar with a legend."""
+"""Fewest cells of a bar with a legend."""
 
 
 class KeyBar(Widget):

@@ -28,14 +28,14 @@ from .search_screen import SearchScreen
 PAUSE_SECONDS = 0.08
 """Between a letter and the search, as another letter may follow."""
 
-MOST = 100_000
+MOST_CHATS = 100_000
 """Most chats in the list."""
 
 MOST_HITS = 200
 """Most matches of a search."""
 
-NARROW = 44
-"""Least cells of a row with the date."""
+DATE_FROM = 44
+"""Fewest cells of a row with the date."""
 
 Result = TypeVar("Result")
 
@@ -78,7 +78,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             self.say(" ".join(notices), wrong=True)
         if self.box.value:  # or typed before the database was open
             self.search(self.box.value)
-        self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or []
+        self._rows = await self._do(lambda chats: chats.newest(limit=MOST_CHATS)) or []
         if not self.box.value:
             self._show(self._rows)
         self._deleted = [*reversed(await self._do(Chats.deleted) or []), *self._deleted]
@@ -208,7 +208,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
     async def _undelete(self, row: ChatRow) -> None:
         if not await self._done(lambda chats: chats.undelete(row.id)):
             return
-        self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or self._rows
+        self._rows = await self._do(lambda chats: chats.newest(limit=MOST_CHATS)) or self._rows
         self._show_count()
         self.say(f"Restored “{fit(row.title, 40)}”.")
         if self.box.value.strip():
@@ -239,7 +239,7 @@ def drawn(item: ChatRow | ChatHit, cells: int, now: float, current: int | None) 
     row = _row(item)
     mark = "● " if row.id == current else ""
     date = when(row.changed, now)
-    right = date if cells >= NARROW else ""
+    right = date if cells >= DATE_FROM else ""
     room = cells - width(mark) - (width(right) + 2 if right else 0)
     title = ends(line((mark, "$primary"), (fit(one_line(row.title), room), "bold")), line((right, "$quiet")), cells)
     if isinstance(item, ChatHit):

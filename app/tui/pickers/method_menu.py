@@ -19,7 +19,7 @@ WIDTH = 80
 """Most cells of the frame."""
 
 TALL = 26
-"""Least rows of a tall terminal."""
+"""Fewest rows of a tall terminal."""
 
 ABOUT = (3, 4)
 """Lines about a method: on a low terminal, and on a tall one."""

@@ -18,7 +18,7 @@ from ..transcript.run_text import RunText
 from .state import LaneFigures
 
 ROOMY, SNUG = 11, 7
-"""Least rows of a pane with three rows of figures, and with two."""
+"""Fewest rows of a pane with three rows of figures, and with two."""
 
 PLACES = ("1st", "2nd", "3rd", "4th")
 

@@ -30,13 +30,13 @@ from .photo_finish import PhotoFinish, too_close
 from .state import live_state, standings
 
 SIDE_BY_SIDE = 36
-"""Least cells of a pane next to another."""
+"""Fewest cells of a pane next to another."""
 
 FIGURES_SECONDS = 0.12
 """Between two updates of the figures: as fast as they can be read."""
 
 LEGEND_FROM = 110
-"""Least cells of a header with a legend."""
+"""Fewest cells of a header with a legend."""
 
 
 class RaceHeader(Widget):

@@ -67,13 +67,13 @@ class AssistantNetwork:
         embedded = F.embedding(on_device(tokens, self.device), self._table) * self._format.width**0.5
         x = F.linear(torch.cat((embedded, states), -1), weights["pre_projection.weight"])
         for i, kind in enumerate(self._format.layers):
-            at = f"layers.{i}."
-            y = self._norm(x, f"{at}input_layernorm")
-            x = x + self._norm(self._attention(i, kind, y, shared[kind], position), f"{at}post_attention_layernorm")
-            y = self._norm(x, f"{at}pre_feedforward_layernorm")
-            gate, up = (F.linear(y, weights[f"{at}mlp.{part}_proj.weight"]) for part in ("gate", "up"))
-            y = F.linear(F.gelu(gate, approximate="tanh") * up, weights[f"{at}mlp.down_proj.weight"])
-            x = (x + self._norm(y, f"{at}post_feedforward_layernorm")) * weights[f"{at}layer_scalar"]
+            prefix = f"layers.{i}."
+            y = self._norm(x, f"{prefix}input_layernorm")
+            x = x + self._norm(self._attention(i, kind, y, shared[kind], position), f"{prefix}post_attention_layernorm")
+            y = self._norm(x, f"{prefix}pre_feedforward_layernorm")
+            gate, up = (F.linear(y, weights[f"{prefix}mlp.{part}_proj.weight"]) for part in ("gate", "up"))
+            y = F.linear(F.gelu(gate, approximate="tanh") * up, weights[f"{prefix}mlp.down_proj.weight"])
+            x = (x + self._norm(y, f"{prefix}post_feedforward_layernorm")) * weights[f"{prefix}layer_scalar"]
         x = self._norm(x, "norm")
         return self._logits(x), F.linear(x, weights["post_projection.weight"])
 
@@ -84,13 +84,13 @@ class AssistantNetwork:
 
     def _attention(self, i: int, kind: str, y: Tensor, shared: tuple[Tensor, Tensor], position: int) -> Tensor:
         """Compute a layer's attention over its normed input [n, width]. Scores are not scaled."""
-        at, (keys, values) = f"layers.{i}.self_attn.", shared
-        queries = F.linear(y, self._weights[f"{at}q_proj.weight"]).view(len(y), -1, keys.shape[-1])
-        queries = self._turned(self._norm(queries, f"{at}q_norm"), kind, position)
+        prefix, (keys, values) = f"layers.{i}.self_attn.", shared
+        queries = F.linear(y, self._weights[f"{prefix}q_proj.weight"]).view(len(y), -1, keys.shape[-1])
+        queries = self._turned(self._norm(queries, f"{prefix}q_norm"), kind, position)
         grouped = queries.view(len(y), len(keys), -1, keys.shape[-1]).transpose(0, 1).flatten(1, 2)  # [K/V heads, n × group, d]
         mixed = torch.softmax((grouped @ keys.transpose(1, 2)).float(), -1).to(values.dtype) @ values
         out = mixed.view(len(keys), len(y), -1, values.shape[-1]).transpose(0, 1).reshape(len(y), -1)
-        return F.linear(out, self._weights[f"{at}o_proj.weight"])
+        return F.linear(out, self._weights[f"{prefix}o_proj.weight"])
 
     def _turned(self, x: Tensor, kind: str, position: int) -> Tensor:
         """Rotate queries [n, heads, width of a head] to their position."""

@@ -74,8 +74,8 @@ class ConvolvedLayer(LeanLayer):
         super().__init__(layer, index, kind)
 
         def convolution(part: str) -> Convolution:
-            at = f"layers.{index}.{part}_conv"
-            return Convolution(weights[f"{at}.base_kernel"], weights[f"{at}.kernel_projection.weight"])
+            prefix = f"layers.{index}.{part}_conv"
+            return Convolution(weights[f"{prefix}.base_kernel"], weights[f"{prefix}.kernel_projection.weight"])
 
         self._around_attention = convolution("attention")
         self._around_mlp = convolution("mlp")
@@ -94,9 +94,9 @@ class DFlashNetwork:
         config = parts.config
         modules, count = Modules(weights, config), len(format.views)
         read = [f"layers.{i}.self_attn.{name}_proj" for i in range(count) for name in "kv"]
-        biases = [weights[f"{at}.bias"] for at in read if f"{at}.bias" in weights]
+        biases = [weights[f"{prefix}.bias"] for prefix in read if f"{prefix}.bias" in weights]
         # The text's keys and values of all layers are one product; so these are in memory twice, which is a few percent.
-        self._text = product(torch.cat([weights[f"{at}.weight"] for at in read]), torch.cat(biases) if biases else None)
+        self._text = product(torch.cat([weights[f"{prefix}.weight"] for prefix in read]), torch.cat(biases) if biases else None)
         self._key_norms = torch.stack([weights[f"layers.{i}.self_attn.k_norm.weight"] for i in range(count)])[:, None, None]
         self._epsilon = config.rms_norm_eps
         self._heads = config.num_key_value_heads

@@ -158,7 +158,7 @@ def logits(scores: Any) -> Tensor:
 
 
 def drafts_blocks(head: BlockHead, text: Sequence[int], width: int) -> bool:
-    """Check that a block gets the same scores behind states taken in at once or one by one, and leaves no trace."""
+    """Check that a block gets the same scores after states taken in at once or one by one, and leaves no trace."""
     states, token, session = random_states(width), text[-1], head.open(PAD)
     try:
         session.extend(states)
@@ -173,7 +173,7 @@ def drafts_blocks(head: BlockHead, text: Sequence[int], width: int) -> bool:
 
 
 def drafts_trees(head: PathHead, line: Sequence[int], width: int, target: Session | None = None) -> bool:
-    """Check that nodes of a tree get the scores of the same tokens in a chain, behind pairs taken in at once or one by one.
+    """Check that nodes of a tree get the scores of the same tokens in a chain, after pairs taken in at once or one by one.
 
     Args:
         head: the drafter.

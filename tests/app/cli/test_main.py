@@ -380,7 +380,7 @@ def section(title: str) -> str:
     return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
-def test_every_field_of_the_object_is_told() -> None:
+def test_every_field_of_the_json_object_is_documented() -> None:
     rows = re.findall(r"^\| (`.*?) \|", section("JSON"), re.MULTILINE)
     documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert documented == [
@@ -397,7 +397,7 @@ def test_every_field_of_the_object_is_told() -> None:
     ]
 
 
-def test_every_exit_code_is_told() -> None:
+def test_every_exit_code_is_documented() -> None:
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section("Exit codes"), re.MULTILINE)]
     assert codes == sorted(code for name, code in vars(exit_codes).items() if name.isupper())
 

@@ -21,7 +21,7 @@ from specchat.backends.info import MOST_NODES, least_share, plain_passes
 from specchat.decoders import Acceptance, Context, Conversation, Drafter, Generation, Step, Tree, Verified, encode_prompt
 from specchat.decoders.methods.fusion import Fusion
 from specchat.decoders.methods.lookup import Lookup, LookupParams
-from specchat.decoders.parts import ahead as module
+from specchat.decoders.parts import ahead as ahead_module
 from specchat.decoders.parts.ahead import Ahead, OwnThread
 from specchat.decoders.parts.cascade import Copies, Experience, grow_chain
 from specchat.decoders.parts.costs import PassCosts
@@ -572,7 +572,7 @@ def test_the_tokens_do_not_change(
 
 
 def test_one_draft_begins_where_the_one_before_drafted_on(slow_target: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEAST", 0.0)  # a random model is never sure, not even of its own choice
+    monkeypatch.setattr(ahead_module, "LEAST", 0.0)  # a random model is never sure, not even of its own choice
     model = tiny_model("llama")
     conversation = Conversation(model, draft_model=OwnThread(lambda: model))
     settings = {"schedule": "constant", "tokens": 3, "cascade": False}
@@ -587,7 +587,7 @@ def test_one_draft_begins_where_the_one_before_drafted_on(slow_target: None, mon
 
 
 def test_what_the_target_does_not_want_is_thrown_away(slow_target: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEAST", 0.0)
+    monkeypatch.setattr(ahead_module, "LEAST", 0.0)
     target, other = tiny_model("llama"), tiny_model("mistral")
     settings = {"schedule": "constant", "tokens": 2, "cascade": False}
     tokens, steps = answer(target, OwnThread(lambda: other), "draft", range(9, 30), settings=settings)

@@ -300,7 +300,7 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
     assert min(row["agreement"] for row in skipped) < 0.7
 
 
-def test_it_is_cancelled_between_passes(builtin_model: Model) -> None:
+def test_the_search_is_cancelled_between_passes(builtin_model: Model) -> None:
     for after in (0, 5, 40, 90) if FULL else (0, 40):
         with pytest.raises(Cancelled):
             find_blocks(job_of(builtin_model, after=after), prompts())

@@ -41,18 +41,18 @@ def write_dflash(
     out = {"fc.weight": weight(hidden, width * len(taps or (0, 0)))}
     out |= {name: weight(hidden, around=1.0) for name in ("hidden_norm.weight", "norm.weight")}
     for i in range(layers):
-        at = f"layers.{i}."
+        prefix = f"layers.{i}."
         for name, rows in (("q", heads), ("k", 2), ("v", 2)):
-            out[f"{at}self_attn.{name}_proj.weight"] = weight(rows * head, hidden)
+            out[f"{prefix}self_attn.{name}_proj.weight"] = weight(rows * head, hidden)
             if bias:
-                out[f"{at}self_attn.{name}_proj.bias"] = weight(rows * head)
-        out[f"{at}self_attn.o_proj.weight"] = weight(hidden, heads * head)
+                out[f"{prefix}self_attn.{name}_proj.bias"] = weight(rows * head)
+        out[f"{prefix}self_attn.o_proj.weight"] = weight(hidden, heads * head)
         if bias:
-            out[f"{at}self_attn.o_proj.bias"] = weight(hidden)
-        out |= {f"{at}self_attn.{name}_norm.weight": weight(head, around=1.0) for name in "qk"}
-        out[f"{at}mlp.gate_proj.weight"], out[f"{at}mlp.up_proj.weight"] = weight(wide, hidden), weight(wide, hidden)
-        out[f"{at}mlp.down_proj.weight"] = weight(hidden, wide)
-        out |= {f"{at}{name}_layernorm.weight": weight(hidden, around=1.0) for name in ("input", "post_attention")}
+            out[f"{prefix}self_attn.o_proj.bias"] = weight(hidden)
+        out |= {f"{prefix}self_attn.{name}_norm.weight": weight(head, around=1.0) for name in "qk"}
+        out[f"{prefix}mlp.gate_proj.weight"], out[f"{prefix}mlp.up_proj.weight"] = weight(wide, hidden), weight(wide, hidden)
+        out[f"{prefix}mlp.down_proj.weight"] = weight(hidden, wide)
+        out |= {f"{prefix}{name}_layernorm.weight": weight(hidden, around=1.0) for name in ("input", "post_attention")}
     if own_embeddings:
         out["embed_tokens.weight"] = weight(vocabulary, hidden)
     if own_embeddings or drafted != vocabulary:
@@ -60,9 +60,9 @@ def write_dflash(
     if paths == "dflash2":
         out |= {f"candidate_selector.{name}_codebook": weight(vocabulary, rank) for name in ("predecessor", "successor")}
         out["candidate_selector.hidden_projection.weight"] = weight(rank, hidden)
-        for at in (f"layers.{i}.{part}_conv" for i in range(layers) for part in ("attention", "mlp")):
-            out[f"{at}.base_kernel"] = weight(2, KERNEL, hidden) + torch.eye(KERNEL)[0][:, None]
-            out[f"{at}.kernel_projection.weight"] = weight(2 * KERNEL * hidden // GROUP, hidden)
+        for prefix in (f"layers.{i}.{part}_conv" for i in range(layers) for part in ("attention", "mlp")):
+            out[f"{prefix}.base_kernel"] = weight(2, KERNEL, hidden) + torch.eye(KERNEL)[0][:, None]
+            out[f"{prefix}.kernel_projection.weight"] = weight(2 * KERNEL * hidden // GROUP, hidden)
     elif paths:
         out["markov_head.markov_w1.weight"] = weight(vocabulary, rank)
         out["markov_head.markov_w2.weight"] = 4 * weight(drafted, rank)

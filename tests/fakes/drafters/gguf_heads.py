@@ -167,14 +167,14 @@ def glm_file(folder: Path, file: Path, *, mtp: bool = True) -> Path:
         for theirs, ours in (("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")):
             add(f"{ours}.weight", tensors[f"{theirs}.weight"].numpy())
         for i in range(layers + mtp):
-            at = f"model.layers.{i}."
+            prefix = f"model.layers.{i}."
             for theirs, ours in GLM.items():
-                if f"{at}{theirs}.weight" in tensors:
-                    add(f"blk.{i}.{ours}.weight", tensors[f"{at}{theirs}.weight"].numpy())
+                if f"{prefix}{theirs}.weight" in tensors:
+                    add(f"blk.{i}.{ours}.weight", tensors[f"{prefix}{theirs}.weight"].numpy())
             if i >= config["first_k_dense_replace"]:
-                add(f"blk.{i}.exp_probs_b.bias", tensors[f"{at}mlp.gate.e_score_correction_bias"].numpy())
+                add(f"blk.{i}.exp_probs_b.bias", tensors[f"{prefix}mlp.gate.e_score_correction_bias"].numpy())
                 for part in ("gate", "up", "down"):
-                    every = [tensors[f"{at}mlp.experts.{expert}.{part}_proj.weight"] for expert in range(experts)]
+                    every = [tensors[f"{prefix}mlp.experts.{expert}.{part}_proj.weight"] for expert in range(experts)]
                     add(f"blk.{i}.ffn_{part}_exps.weight", torch.stack(every).numpy())
     return file
 

@@ -65,22 +65,22 @@ def write_head(
     count = len(taps) if taps else 3
     out: dict[str, Tensor] = {}
     for i in range(layers):
-        at = "midlayer." if style == "eagle3" and layers == 1 else f"layers.{i}."
+        prefix = "midlayer." if style == "eagle3" and layers == 1 else f"layers.{i}."
         reads = 2 * hidden if i == 0 and style != "eagle1" else hidden
         for name, rows in (("q", heads), ("k", keys), ("v", keys)):
-            out[f"{at}self_attn.{name}_proj.weight"] = weight(rows * size, reads)
+            out[f"{prefix}self_attn.{name}_proj.weight"] = weight(rows * size, reads)
             if bias and style != "eagle1":
-                out[f"{at}self_attn.{name}_proj.bias"] = weight(rows * size)
-        out[f"{at}self_attn.o_proj.weight"] = weight(hidden, heads * size)
-        out[f"{at}mlp.gate_proj.weight"], out[f"{at}mlp.up_proj.weight"] = weight(inner, hidden), weight(inner, hidden)
-        out[f"{at}mlp.down_proj.weight"] = weight(hidden, inner)
-        out[f"{at}post_attention_layernorm.weight"] = weight(hidden, around=1.0)
+                out[f"{prefix}self_attn.{name}_proj.bias"] = weight(rows * size)
+        out[f"{prefix}self_attn.o_proj.weight"] = weight(hidden, heads * size)
+        out[f"{prefix}mlp.gate_proj.weight"], out[f"{prefix}mlp.up_proj.weight"] = weight(inner, hidden), weight(inner, hidden)
+        out[f"{prefix}mlp.down_proj.weight"] = weight(hidden, inner)
+        out[f"{prefix}post_attention_layernorm.weight"] = weight(hidden, around=1.0)
         if i or style != "eagle1":
-            out[f"{at}input_layernorm.weight"] = weight(hidden, around=1.0)
+            out[f"{prefix}input_layernorm.weight"] = weight(hidden, around=1.0)
         if i == 0 and style != "eagle1":
-            out[f"{at}hidden_norm.weight"] = weight(hidden, around=1.0)
+            out[f"{prefix}hidden_norm.weight"] = weight(hidden, around=1.0)
         if style == "deepspec":
-            out |= {f"{at}self_attn.{name}_norm.weight": weight(size, around=1.0) for name in "qk"}
+            out |= {f"{prefix}self_attn.{name}_norm.weight": weight(size, around=1.0) for name in "qk"}
     out["fc.weight"] = weight(hidden, 2 * hidden if style == "eagle1" else count * width)
     if style == "eagle1" and bias:
         out["fc.bias"] = weight(hidden)
@@ -138,10 +138,10 @@ def write_medusa(
     out: dict[str, Tensor] = {}
     for head in range(heads):
         for block in range(blocks):
-            at = f"blocks.{head}.layers.{block}" if named == "new" else f"{head}.{block}.linear"
-            out[f"{at}.weight"] = weight(width, width)
+            prefix = f"blocks.{head}.layers.{block}" if named == "new" else f"{head}.{block}.linear"
+            out[f"{prefix}.weight"] = weight(width, width)
             if bias:
-                out[f"{at}.bias"] = weight(width)
+                out[f"{prefix}.bias"] = weight(width)
         if not shared:
             out[f"lm_heads.{head}.weight" if named == "new" else f"{head}.{blocks}.weight"] = weight(rows, width)
     if shared:

@@ -83,9 +83,9 @@ def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Te
     changes |= {"norm.weight": torch.ones(VOCAB), "layers.0.mlp.down_proj.weight": torch.zeros(VOCAB, 48)}
     changes["layers.0.self_attn.o_proj.weight"] = zero
     if second:
-        at = "candidate_selector."
-        changes |= {f"{at}predecessor_codebook": one, f"{at}successor_codebook": follows}
-        changes[f"{at}hidden_projection.weight"] = one
+        prefix = "candidate_selector."
+        changes |= {f"{prefix}predecessor_codebook": one, f"{prefix}successor_codebook": follows}
+        changes[f"{prefix}hidden_projection.weight"] = one
     else:
         changes |= {"markov_head.markov_w1.weight": one, "markov_head.markov_w2.weight": follows}
     sizes: dict[str, Any] = {
@@ -119,11 +119,11 @@ def right_dflash() -> Any:
         "norm.weight": torch.ones(VOCAB),
     }
     for i in range(positions):
-        at = f"layers.{i}."
-        changes |= {f"{at}self_attn.{name}_proj.weight": zero for name in "qk"}
-        changes |= {f"{at}self_attn.v_proj.weight": one.roll(1, 0), f"{at}self_attn.o_proj.weight": one}
-        changes[f"{at}mlp.down_proj.weight"] = torch.zeros(VOCAB, 48)
-        changes[f"{at}input_layernorm.weight"] = torch.ones(VOCAB)
+        prefix = f"layers.{i}."
+        changes |= {f"{prefix}self_attn.{name}_proj.weight": zero for name in "qk"}
+        changes |= {f"{prefix}self_attn.v_proj.weight": one.roll(1, 0), f"{prefix}self_attn.o_proj.weight": one}
+        changes[f"{prefix}mlp.down_proj.weight"] = torch.zeros(VOCAB, 48)
+        changes[f"{prefix}input_layernorm.weight"] = torch.ones(VOCAB)
     options: dict[str, Any] = {"layer_types": ["sliding_attention"] * positions, "sliding_window": 2, "own_embeddings": True}
     options |= {"layers": positions, "block": positions + 1, "heads": 2, "head": VOCAB // 2, "width": VOCAB, "hidden": VOCAB}
     return load(write_dflash(room() / "right-dflash", changes=changes, **options), cyclic_target())

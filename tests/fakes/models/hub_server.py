@@ -28,9 +28,9 @@ class Hub:
     refuse_files: tuple[int, str] | None = None
     """The same for files alone, as a gated repository does."""
     cut_after: list[int] = field(default_factory=list)
-    """For each of the next answers with a large file: close the connection after so many bytes."""
+    """For each of the next answers with a large file: the bytes after which to close the connection."""
     stall_after: int | None = None
-    """Send no more after so many bytes of a large file."""
+    """Bytes of a large file after which to send no more."""
     hostile: Callable[[Handler, str], bool] | None = None
     """Called first with each request and its path; answers it itself if it returns True."""
     tokens: list[str] = field(default_factory=list)

@@ -181,7 +181,7 @@ class Mirror:
         return [rng.choice([ROOT, *above, *range(self.next, self.next + i)]) for i in range(size)]
 
     def wander(self, rng: Random, letters: Sequence[int], actions: int) -> None:
-        """Do so many things to the session at random, and check after each; whatever happened, the next plain step is right."""
+        """Do `actions` random things to the session and check after each; whatever happened, the next plain step is right."""
         self.prefill(rng.choices(letters, k=rng.choice((0, 1, rng.randint(0, WINDOW + 16))) or (not self.tree)))
         steps = ("grow", "grow", "grow", "level", "line", "commit", "commit", "drop", "rewind", "align")
         for _ in range(actions):

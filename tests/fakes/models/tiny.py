@@ -192,7 +192,7 @@ def hidden(network: Any, ids: Sequence[int], taps: Sequence[int]) -> torch.Tenso
 
 
 def generated(network: Any, prompt: Sequence[int], count: int, **options: Any) -> list[int]:
-    """The greedy answer of `generate`, of at most so many tokens."""
+    """The greedy answer of `generate`, of at most `count` tokens."""
     ids = torch.tensor([list(prompt)])
     options_ = {"do_sample": False, "max_new_tokens": count, "pad_token_id": 0, **options}
     out = network.generate(ids, attention_mask=torch.ones_like(ids), **options_)

@@ -444,7 +444,7 @@ def test_a_server_against_a_plain_one(bench: Run, tmp_path: Path) -> None:
     assert rows[0]["messages"][-1]["role"] == "user"
 
 
-def test_alone_it_has_no_speedup_and_ids_are_kept(bench: Run, tmp_path: Path) -> None:
+def test_a_server_alone_has_no_speedup_and_ids_are_kept(bench: Run, tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     with serving("vLLM", vllm(FAST, merged=[2])) as fake:
@@ -459,7 +459,7 @@ def test_alone_it_has_no_speedup_and_ids_are_kept(bench: Run, tmp_path: Path) ->
     assert rows[0]["prompt_ids"] == list(range(13))
 
 
-def test_passes_that_are_not_told_are_not_counted(bench: Run, tmp_path: Path) -> None:
+def test_passes_that_a_server_does_not_report_are_not_counted(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     with serving(stream=text_only(FAST)) as fake:
         done = bench(tmp_path / "p.txt", "--model", f"{fake.url}#small")

@@ -61,11 +61,11 @@ async def written(pilot: Any) -> None:
     await pilot.pause()
 
 
-def note(screen: SettingsScreen) -> str:
+def note_of(screen: SettingsScreen) -> str:
     return str(screen.query_one("#note", Static).render())
 
 
-def told(screen: SettingsScreen) -> str:
+def detail_of(screen: SettingsScreen) -> str:
     return str(screen.query_one("#detail", Static).render())
 
 
@@ -74,17 +74,17 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
         assert [row.key_or_heading for row in screen.listed.items if row.option] == ["sampling.temperature"]
-        assert "default 0.0 · applies from the next answer" in told(screen)
+        assert "default 0.0 · applies from the next answer" in detail_of(screen)
         await pilot.press("enter")
         assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
         await pilot.press("backspace", "backspace", "backspace", *"0.7", "enter")
         await written(pilot)
         assert app.dialogue.options.sampling.temperature == 0.7
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\ntemperature = 0.7\n"
-        assert "it applies from the next answer" in note(screen)
+        assert "it applies from the next answer" in note_of(screen)
         assert screen.box.value == "temperature"
-        assert "from " in told(screen)
-        assert "settings.toml, line 4" in told(screen)
+        assert "from " in detail_of(screen)
+        assert "settings.toml, line 4" in detail_of(screen)
         await pilot.press("ctrl+z")
         await written(pilot)
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\n"
@@ -93,13 +93,13 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         assert not isinstance(app.screen, SettingsScreen)
 
 
-async def test_what_a_model_has_of_its_own_goes_before_a_change(start: Start, file: Path) -> None:
+async def test_a_models_own_value_overrides_a_change(start: Start, file: Path) -> None:
     async with chatting(start("[models.builtin.sampling]\ntemperature = 0.9\n"), size=(100, 34)) as (app, pilot):
         screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
         assert (screen.listed.item.text, screen.listed.item.mark) == ("0.9", "this model")
         await pilot.press("enter", "backspace", "backspace", "backspace", *"0.1", "enter")
-        assert "builtin has its own value, which overrides this" in note(screen)
+        assert "builtin has its own value, which overrides this" in note_of(screen)
         await written(pilot)
         assert app.dialogue.options.sampling.temperature == 0.9
 
