@@ -16,7 +16,7 @@ PARTS = ("app", "backends", "builtin", "decoders", "engine", "themes", "errors.p
 MOST_FILES = 24
 """Python files in a folder that can still be seen at a glance."""
 
-MOST_LINES = {"app": 31_265, "backends": 20_773, "decoders": 10_311, "engine": 4_336, "benchmarks": 1_779, "tests": 41_187}
+MOST_LINES = {"app": 31_125, "backends": 19_513, "decoders": 10_101, "engine": 4_418, "benchmarks": 1_776, "tests": 37_181}
 """Lines of Python and tcss that a room may have. Make room in it before you add to it."""
 
 
