@@ -22,7 +22,7 @@ from .schema import stored
 if TYPE_CHECKING:
     from .store import Identity, Store
 
-MOST = 1000
+MOST_MESSAGES = 1000
 """Most messages that are kept."""
 
 MOST_CHARACTERS = 1_000_000
@@ -37,7 +37,7 @@ NEW = 0
 _OLD = f"""DELETE FROM sent WHERE id IN (SELECT id FROM (
     SELECT id, row_number() OVER newest AS number, sum(length(json)) OVER newest AS size FROM sent
     WINDOW newest AS (ORDER BY id DESC)
-) WHERE number > {MOST} OR size > {MOST_CHARACTERS})"""
+) WHERE number > {MOST_MESSAGES} OR size > {MOST_CHARACTERS})"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,17 +25,17 @@ from .work import TaskContext
 Unit = frozenset[tuple[int, str]]
 """Blocks by (layer, a or m)."""
 
-ROOM = 1024
+MOST_TOKENS = 1024
 """Most tokens of the answers and their prompts in the cache while sets are scored."""
 POSITIONS = 160
 """Most draft nodes of a scoring pass."""
-FEWEST = 16
-"""Least draft nodes for a meaningful agreement."""
-NEAR = 3
+FEWEST_NODES = 16
+"""Fewest draft nodes for a meaningful agreement."""
+TRIED_UNITS = 3
 """Blocks that are tried at each step: those that cost least when they were last tried."""
-LEAST = 0.25
+LEAST_AGREEMENT = 0.25
 """Least agreement at which more is left out."""
-LONGEST = 8
+LONGEST_DRAFT = 8
 """Most draft tokens that are considered."""
 TIMINGS = 4
 """Rounds of timed passes; the first warms up."""
@@ -88,8 +88,8 @@ class Walk:
         return candidate
 
     def go(self, start: Unit, units: Sequence[Unit]) -> None:
-        """Leave out one more unit at a time, from `start` on: of the NEAR that cost least when last tried, the one that costs
-        least now; at first all are tried. The last is never left out.
+        """Leave out one more unit at a time, from `start` on: of the TRIED_UNITS that cost least when last tried, the one that
+        costs least now; at first all are tried. The last is never left out.
 
         Raises:
             BudgetSpent: the passes or the time are over.
@@ -108,9 +108,9 @@ class Walk:
             at |= best
             rest.remove(best)
             base = self.path[at] = looks[best]
-            if base.agreement < LEAST:
+            if base.agreement < LEAST_AGREEMENT:
                 return
-            near = sorted(rest, key=cost.__getitem__)[:NEAR]
+            near = sorted(rest, key=cost.__getitem__)[:TRIED_UNITS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Seconds:
         # The layers before the first gap do not run again.
         repeated = 1 - min((layer for layer, _ in candidate.left_out), default=layers) / layers
         speedups = []
-        for length in range(1, LONGEST + 1):
+        for length in range(1, LONGEST_DRAFT + 1):
             tokens = (1 - agreed ** (length + 1)) / (1 - agreed)
             seconds = length * draft + self.full + length * self.node * repeated
             speedups.append((tokens * self.full / seconds, length))
@@ -241,8 +241,8 @@ class Scorer:
 def write_answers(
     job: TaskContext, prompts: Sequence[Mapping[str, Any]], answer_tokens: int, most: int, deadline: float
 ) -> tuple[list[GreedyText], int]:
-    """Write as many greedy answers as `most` passes and ROOM allow; return them and the number of passes. Where trees work,
-    fusion drafts: the tokens are greedy's, in fewer passes."""
+    """Write as many greedy answers as `most` passes and MOST_TOKENS allow; return them and the number of passes. Where trees
+    work, fusion drafts: the tokens are greedy's, in fewer passes."""
     model = job.model
     trees = model.info.capabilities.tree
     texts: list[GreedyText] = []
@@ -250,13 +250,13 @@ def write_answers(
     for prompt in prompts:
         ids = encode_request(model, Generate(0, prompt=prompt.get("prompt"), messages=prompt.get("messages")), job.cancelled)
         length = min(answer_tokens, POSITIONS - sum(len(text.positions) for text in texts))
-        if passes >= most or length < FEWEST or time.monotonic() > deadline:
+        if passes >= most or length < FEWEST_NODES or time.monotonic() > deadline:
             break
         # Answers are in the cache once, and once more as draft nodes.
         need = room + len(ids) + 2 * length
-        if len(ids) < 2 or need > model.info.context or (texts and need > ROOM):
+        if len(ids) < 2 or need > model.info.context or (texts and need > MOST_TOKENS):
             continue
-        conversation = Conversation(model, context=min(model.info.context, len(ids) + length + ROOM))
+        conversation = Conversation(model, context=min(model.info.context, len(ids) + length + MOST_TOKENS))
         try:
             generation = Generation(conversation, ids, "fusion" if trees else "greedy", max_tokens=length)
             while generation.finish_reason is None and passes + generation.totals.steps < most:
@@ -335,7 +335,7 @@ def find_blocks(
     deadline = time.monotonic() + seconds
     texts, written = write_answers(job, prompts, answer_tokens, most // 3, time.monotonic() + seconds / 3)
     result: dict[str, Any] = {"passes": written, "positions": 0, "answers": len(texts), "seconds": 0.0, "found": []}
-    if sum(len(text.positions) for text in texts) < FEWEST:
+    if sum(len(text.positions) for text in texts) < FEWEST_NODES:
         return result
     session = model.open_session(min(model.info.context, sum(len(text.ids) for text in texts) + POSITIONS + PREFILL_CHUNK))
     budgeted = BudgetedSession(job, session, most - written, deadline)

@@ -23,7 +23,7 @@ from specchat.engine.client import EngineClient
 
 from ..fakes.model_servers import Written, llama_server, of_words, serving, tokens_of, vllm
 from ..fakes.models.llama_tiny import needs_llama
-from ..fakes.races import finished, opened, started, until
+from ..fakes.races import builtin_chat, finished, started, until
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), 
 @pytest.fixture(scope="module")
 def dialogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dialogue]:
     """A chat with the built-in model loaded."""
-    with opened(tmp_path_factory.mktemp("logs")) as made:
+    with builtin_chat(tmp_path_factory.mktemp("logs")) as made:
         yield made
 
 

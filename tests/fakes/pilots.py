@@ -72,7 +72,7 @@ async def until(pilot: Any, condition: Callable[[], bool]) -> None:
     await pilot.pause()
 
 
-async def worked(pilot: Any) -> None:
+async def workers_done(pilot: Any) -> None:
     """Wait for what works beside the interface, and for what comes of it."""
     await pilot.app.workers.wait_for_complete()
     await pilot.pause()

@@ -30,7 +30,7 @@ def started(dialogue: Dialogue, entries: Sequence[RaceEntry], prompt: str = "Hel
     return race
 
 
-def asked(engine: Any, index: int) -> Generate:
+def request_of(engine: Any, index: int) -> Generate:
     """The last answer asked for in a lane, counted from 0 in the order in which they were asked for."""
     latest = {command.lane: command for command in engine.sent if isinstance(command, Generate) and command.lane != "main"}
     return latest[sorted(latest)[index]]
@@ -49,7 +49,7 @@ def records(method: str, tokens: Sequence[int], size: int = 1, seconds: float = 
 
 def begin(engine: Any, index: int) -> int:
     """Begin a lane's answer; its id."""
-    command = asked(engine, index)
+    command = request_of(engine, index)
     label = LABELS.get(command.method, "identical")
     engine.events.append(Started(command.id, command.lane, command.method, label, 31, 0))
     return command.id
@@ -57,15 +57,15 @@ def begin(engine: Any, index: int) -> int:
 
 def write(engine: Any, index: int, steps: list[StepRecord]) -> None:
     """Have a lane write."""
-    engine.events.append(Steps(asked(engine, index).id, steps))
+    engine.events.append(Steps(request_of(engine, index).id, steps))
 
 
 def finish(engine: Any, index: int, busy: float, prefill: float = 0.1, reason: str = "eos") -> None:
     """End a lane."""
-    engine.events.append(Finished(asked(engine, index).id, reason, "", prefill, busy))
+    engine.events.append(Finished(request_of(engine, index).id, reason, "", prefill, busy))
 
 
-def run(engine: Any, race: Race, lanes: Sequence[tuple[Sequence[int], int, float]]) -> None:
+def run_lanes(engine: Any, race: Race, lanes: Sequence[tuple[Sequence[int], int, float]]) -> None:
     """Let all lanes write and finish; each has its tokens, the number of them a step, and its busy seconds."""
     for i, (tokens, size, _) in enumerate(lanes):
         begin(engine, i)
@@ -97,7 +97,7 @@ def finished(race: Race) -> RaceRecord:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Dialogue]:
+def builtin_chat(folder: Path) -> Iterator[Dialogue]:
     """A chat with the built-in model loaded."""
     with EngineClient(log=folder / "engine.log") as client:
         dialogue = Dialogue(client, "builtin", known_methods(), "lookup", options=AnswerOptions(max_tokens=LENGTH))

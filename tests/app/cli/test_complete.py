@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(shell: str, line: str, **more: str) -> str:
+def answer_to_shell(shell: str, line: str, **more: str) -> str:
     """Return the answer to a shell, asked in this process: another one takes a third of a second."""
     words = line.split(" ")
     variables = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)} if shell == "bash" else {"_TYPER_COMPLETE_ARGS": line}
@@ -53,11 +53,11 @@ def offered(shell: str, line: str) -> list[str]:
     """The values that a shell would show."""
     match shell:
         case "zsh":
-            return re.findall(r'^(?:_arguments \'\*: :\(\()?"([^"]*)"', asked("zsh", line), re.MULTILINE)
+            return re.findall(r'^(?:_arguments \'\*: :\(\()?"([^"]*)"', answer_to_shell("zsh", line), re.MULTILINE)
         case "fish":
-            rows = asked("fish", line, _TYPER_COMPLETE_FISH_ACTION="get-args").splitlines()
+            rows = answer_to_shell("fish", line, _TYPER_COMPLETE_FISH_ACTION="get-args").splitlines()
         case _:
-            rows = asked("bash", line).splitlines()
+            rows = answer_to_shell("bash", line).splitlines()
     return [row.partition("\t")[0] for row in rows if row]
 
 
@@ -116,12 +116,12 @@ def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
     for name in hostile:
         (home / "here" / f"x{name}.gguf").write_bytes(b"GGUF")
     (home / "here" / "good.gguf").write_bytes(b"GGUF")
-    out = asked("zsh", "specchat --model ")
+    out = answer_to_shell("zsh", "specchat --model ")
     assert "good.gguf" in out
     assert "touch" not in out
     # Titles are shown, without the signs. zsh evaluates it all, and _arguments what is in the list once more.
     keep(*hostile)
-    out = asked("zsh", "specchat --resume ")
+    out = answer_to_shell("zsh", "specchat --resume ")
     assert out.count("touch ran") == len(hostile)
     code = f'_arguments() {{ eval "list=( ${{2#*((}}"; }}\neval {out!r}\n'
     subprocess.run(["bash", "-c", code], check=False, capture_output=True)

@@ -46,7 +46,7 @@ from specchat.errors import UserError
 
 from ...cases import cases
 from ...fakes.hostile_text import CONTROLS, MARKUP, UNICODE, calm
-from ...fakes.races import run as run_lanes
+from ...fakes.races import run_lanes
 from ...fakes.thoughts import thinking_steps
 from ..conftest import facts
 

@@ -45,7 +45,7 @@ from specchat.engine.messages import (
 )
 from specchat.errors import UserError
 
-from ...fakes.races import asked, begin, finish, records, run, started, write
+from ...fakes.races import begin, finish, records, request_of, run_lanes, started, write
 from ..conftest import INFO, METHODS, FakeEngine
 
 PROMPT = [{"role": "user", "content": "Hello"}]
@@ -71,7 +71,7 @@ def test_each_method_gets_a_lane_of_its_own_and_the_same_prompt(dialogue: Dialog
 
 def test_a_rerun_begins_in_lanes_that_remember_nothing(dialogue: Dialogue, engine: FakeEngine) -> None:
     race = start_race(dialogue)
-    run(engine, race, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
+    run_lanes(engine, race, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
     before = len(engine.sent)
     race.start()
     kinds = [type(command) for command in engine.sent[before:]]
@@ -107,7 +107,7 @@ def test_tokens_are_compared_as_they_come_whichever_lane_is_ahead(dialogue: Dial
 @pytest.mark.parametrize("answer", ["a wide gap", "no answer"])
 def test_a_difference_that_is_no_near_tie_is_marked_as_one(dialogue: Dialogue, engine: FakeEngine, answer: str) -> None:
     race = start_race(dialogue)
-    run(engine, race, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
+    run_lanes(engine, race, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
     question = engine.sent[-1]
     assert isinstance(question, MeasureGap)
     id = question.id
@@ -200,7 +200,7 @@ def test_the_prompt_is_one_figure_for_the_lanes_of_a_model(dialogue: Dialogue, e
 def test_what_goes_wrong_in_one_lane_is_told_there_alone(dialogue: Dialogue, engine: FakeEngine) -> None:
     race = start_race(dialogue)
     begin(engine, 0)
-    engine.events.append(Failed(asked(engine, 1).id, "memory", "There is not enough memory."))
+    engine.events.append(Failed(request_of(engine, 1).id, "memory", "There is not enough memory."))
     dialogue.drain()
     write(engine, 0, records("greedy", [1, 2]))
     finish(engine, 0, 1.0, reason="context")
@@ -349,7 +349,7 @@ def test_a_model_is_loaded_once_for_all_its_lanes_and_before_them(dialogue: Dial
     (load,) = loads(engine)
     # The draft model, the revision and the runtime are the chat's model's own business.
     assert (load.key, load.model, load.options, load.lanes) == ("m.gguf", "m.gguf", {"device": "cpu", "context": 512}, 2)
-    assert [asked(engine, i).model for i in range(3)] == ["", "m.gguf", "m.gguf"]
+    assert [request_of(engine, i).model for i in range(3)] == ["", "m.gguf", "m.gguf"]
     race.start()
     assert len(loads(engine)) == 1
 
@@ -373,7 +373,7 @@ def test_a_failed_load_costs_its_own_panes(dialogue: Dialogue, engine: FakeEngin
     assert [racer.answer.reason for racer in race.racers] == [None, reason, None]
     assert race.racers[1].error == error
     # What the engine says of the lane is no news then.
-    engine.events.append(Failed(asked(engine, 1).id, "user", "m is not loaded."))
+    engine.events.append(Failed(request_of(engine, 1).id, "user", "m is not loaded."))
     for i in (0, 2):
         begin(engine, i)
         write(engine, i, records("greedy", [1, 2]))
@@ -388,7 +388,9 @@ def test_a_failed_load_costs_its_own_panes(dialogue: Dialogue, engine: FakeEngin
 
 def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: FakeEngine) -> None:
     race = start_race(dialogue, "greedy", SMALL_GREEDY)
-    engine.events.append(Failed(asked(engine, 0).id, "died", "It ended.", other_ids=[loads(engine)[0].id, asked(engine, 1).id]))
+    engine.events.append(
+        Failed(request_of(engine, 0).id, "died", "It ended.", other_ids=[loads(engine)[0].id, request_of(engine, 1).id])
+    )
     dialogue.drain()
     assert [racer.answer.reason for racer in race.racers] == ["died", "died"]
     race.start()
@@ -406,7 +408,7 @@ def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, e
         dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup", model="m"), RaceEntry("lookup")
     )
     loaded(engine)
-    run(engine, race, [([1, 2, 3], 1, 1.0), ([7, 8], 1, 0.8), ([7, 8], 2, 0.5), ([1, 2, 3], 3, 0.6)])
+    run_lanes(engine, race, [([1, 2, 3], 1, 1.0), ([7, 8], 1, 0.8), ([7, 8], 2, 0.5), ([1, 2, 3], 3, 0.6)])
     assert [race.mark(racer) for racer in race.racers] == ["reference", "another model", "identical", "identical"]
     assert [mark_words(race, racer)[1] for racer in race.racers[1:]] == ["another model", "identical to 2", "identical"]
     assert not any(isinstance(command, MeasureGap) for command in engine.sent)
@@ -421,7 +423,7 @@ def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialo
     assert units == ["tokens", "characters"]
     (request,) = [command for command in engine.sent if isinstance(command, ReadPieces) and command.model]
     engine.events.append(PieceTable(request.id, ["uno", "due"]))
-    run(engine, race, [([1, 2, 3, 4], 1, 1.1), ([10000, 10001], 1, 0.6)])
+    run_lanes(engine, race, [([1, 2, 3, 4], 1, 1.1), ([10000, 10001], 1, 0.6)])
     # Eight characters each by then: half of greedy's answer after 0.5 s of decoding, and the other's first token.
     assert race.racers[1].answer.pieces.raw(1) == "due"
     assert dialogue.pieces.raw(1) == ""
@@ -436,7 +438,7 @@ def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialo
 def test_being_done_sooner_with_less_is_not_being_faster(dialogue: Dialogue, engine: FakeEngine) -> None:
     race = start_race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
     # Ten tokens in 0.1 + 1.0 s; four in 0.1 + 0.8 s. At four tokens the first lane had decoded for 0.4 s.
-    run(engine, race, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
+    run_lanes(engine, race, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
     assert race.finish_line == 4
     assert [race.place(racer) for racer in race.racers] == [1, 2]
     assert race.speedup(race.racers[1]) == pytest.approx(0.4 / 0.8)
@@ -483,7 +485,7 @@ def test_the_colon_that_parts_entries_and_prompt(rest: str, parts: tuple[str, st
 def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialogue, engine: FakeEngine, tmp_path: Path) -> None:
     race = start_race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup", model="m"))
     loaded(engine, "other")
-    run(engine, race, [([1, 2, 3, 4], 1, 1.1), ([100, 101], 1, 0.6), ([100, 101], 2, 0.4)])
+    run_lanes(engine, race, [([1, 2, 3, 4], 1, 1.1), ([100, 101], 1, 0.6), ([100, 101], 2, 0.4)])
     record = race.record()
     dark = load_themes()[0]["dark"]
     path = export_race(record, tmp_path / "race.json", Look(dark))

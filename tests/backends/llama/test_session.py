@@ -77,11 +77,11 @@ def test_outputs_of_layers_are_read_where_llama_cpp_does_not_note_their_inputs(
     model.close()
 
 
-TOLD = (
+WITH_STATES = (
     "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe", "bailingmoe3", "minimax-01", "llama",
     "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "hunyuan_vl",
 )  # fmt: skip
-UNTOLD = (
+WITHOUT_STATES = (
     "jamba", "qwen4exp", "kimi-k3", "kimi-linear", "glm5-next", "falcon-h1", "granitehybrid", "mamba2", "plamo2", "qwen2",
     "deepseek4",
 )  # fmt: skip
@@ -94,13 +94,13 @@ UNNAMED = ("glm5-next", "plamo2")
 """Architectures whose layers' outputs have names of their own."""
 
 
-@pytest.mark.parametrize("architecture", (*TOLD, *UNTOLD) if FULL else ("lfm2", "jamba"))
+@pytest.mark.parametrize("architecture", (*WITH_STATES, *WITHOUT_STATES) if FULL else ("lfm2", "jamba"))
 def test_which_architectures_hand_out_their_states_is_found_by_trying(
     architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
     model = load_llama(zoo.write(architecture, tmp_path / "model.gguf"), architecture, FLOAT32)
-    taps, text = (int(architecture in UNTOLD), model.info.layers - 1, model.info.layers), list(range(9, 21))
+    taps, text = (int(architecture in WITHOUT_STATES), model.info.layers - 1, model.info.layers), list(range(9, 21))
     if architecture in (*WIDE, *UNNAMED):
         if architecture in UNNAMED:
             model.open_session(64, taps[-1:]).prefill(text)
@@ -120,7 +120,7 @@ def test_which_architectures_hand_out_their_states_is_found_by_trying(
         torch.testing.assert_close(session.states(0, 12), single.states(0, 12), atol=2e-3, rtol=1e-3)
     # Kept: nobody tries a second time.
     monkeypatch.setattr(subprocess, "run", None)
-    assert trial.trial_succeeds("inputs", architecture, tmp_path) == (architecture in TOLD)
+    assert trial.trial_succeeds("inputs", architecture, tmp_path) == (architecture in WITH_STATES)
     model.close()
 
 
@@ -144,7 +144,7 @@ def load(architecture: str, folder: Path, **options: Any) -> LlamaModel:
     return model
 
 
-def written(conversation: Conversation, prompt: list[int], draft: Drafter | None = None) -> list[int]:
+def answer_ids(conversation: Conversation, prompt: list[int], draft: Drafter | None = None) -> list[int]:
     generation = Generation(conversation, prompt, max_tokens=TOKENS)
     if draft is not None:
         generation.drafter = draft
@@ -152,7 +152,7 @@ def written(conversation: Conversation, prompt: list[int], draft: Drafter | None
     return generation.answer
 
 
-def fed(session: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def pass_sizes(session: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Record the sizes of the session's passes."""
     sizes: list[int] = []
     decode = Context.decode
@@ -170,22 +170,22 @@ def test_asking_again_reads_nothing_again_and_an_edit_little(tmp_path: Path, mon
     model = load("qwen35", tmp_path)
     conversation = Conversation(model, context=256)
     first = list(range(100, 140))
-    answer = written(conversation, first)
-    read = fed(conversation.session, monkeypatch)
-    written(conversation, first)
+    answer = answer_ids(conversation, first)
+    read = pass_sizes(conversation.session, monkeypatch)
+    answer_ids(conversation, first)
     assert read[0] == 1, "the question's last token is the first pass"
     second = [*first, *answer, *range(200, 230)]
     del read[:]
-    written(conversation, second)
+    answer_ids(conversation, second)
     assert sum(read[:2]) == 31, "the answer's last token, and the question"
     del read[:]
-    written(conversation, [*second[:-3], 7, 8])
+    answer_ids(conversation, [*second[:-3], 7, 8])
     assert sum(read[:2]) == 30, "the question alone"
     # With little room the first go: an edit then reads from the start.
     monkeypatch.setattr(chain, "KEPT_BYTES", 1)
-    written(conversation, second)
+    answer_ids(conversation, second)
     del read[:]
-    written(conversation, [*first[:-1], 9])
+    answer_ids(conversation, [*first[:-1], 9])
     assert sum(read[:2]) == 40
     model.close()
 
@@ -203,7 +203,7 @@ def test_a_library_that_grants_a_wrong_way_back_is_found_out(tmp_path: Path, mon
     assert isinstance(model.open_session(64), LlamaPlainSession)
     drafting = {name for name, method in methods().items() if method.drafts}
     assert {name for name, method in methods().items() if unavailable(method, able)} == drafting
-    assert len(written(Conversation(model, context=128), list(range(9, 30)))) == TOKENS
+    assert len(answer_ids(Conversation(model, context=128), list(range(9, 30)))) == TOKENS
     model.close()
 
 
@@ -282,7 +282,7 @@ def test_logits_of_a_token_that_is_decoded_alone(tmp_path: Path) -> None:
     model.close()
 
 
-def refused(file: Path) -> str:
+def refusal_of(file: Path) -> str:
     with pytest.raises(UserError) as caught:
         load_model(str(file), FLOAT32)
     sentence = str(caught.value)
@@ -309,17 +309,17 @@ def test_files_that_are_cut_missing_or_parts(tmp_path: Path, good: bytes) -> Non
     for share in (0.0001, 0.01, 0.1, 0.5, 0.9, 0.999999):
         file = tmp_path / "short.gguf"
         file.write_bytes(good[: int(len(good) * share)])
-        assert "incomplete" in refused(file) or share < 0.0002
+        assert "incomplete" in refusal_of(file) or share < 0.0002
     file.write_bytes(b"")
-    assert "not a GGUF file" in refused(file)
+    assert "not a GGUF file" in refusal_of(file)
     for part in (1, 2):
         (tmp_path / f"big-0000{part}-of-00003.gguf").write_bytes(good)
-    assert "big-00003-of-00003.gguf next to it" in refused(tmp_path / "big-00001-of-00003.gguf")
-    assert "Give the first one" in refused(tmp_path / "big-00002-of-00003.gguf")
-    assert "There is no file" in refused(tmp_path / "nothing.gguf")
+    assert "big-00003-of-00003.gguf next to it" in refusal_of(tmp_path / "big-00001-of-00003.gguf")
+    assert "Give the first one" in refusal_of(tmp_path / "big-00002-of-00003.gguf")
+    assert "There is no file" in refusal_of(tmp_path / "nothing.gguf")
     folder = tmp_path / "folder.gguf"
     folder.mkdir()
-    assert "is a folder" in refused(folder)
+    assert "is a folder" in refusal_of(folder)
 
 
 def write(file: Path, architecture: str, fill: Callable[[Any], None] | None = None, tokenizer: bool = True) -> Path:
@@ -359,7 +359,7 @@ MADE: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_no_whole_model_is_told_in_our_words(name: str, tmp_path: Path) -> None:
     options, phrases = MADE[name]
-    sentence = refused(write(tmp_path / f"{name}.gguf", **{"fill": one_tensor, **options}))
+    sentence = refusal_of(write(tmp_path / f"{name}.gguf", **{"fill": one_tensor, **options}))
     assert all(words in sentence for words in phrases)
     assert "llama_model_load" not in sentence
 
@@ -381,7 +381,7 @@ def test_context_too_large_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     file = gguf_of(tiny_folder())
     # Keys and values of 3 layers, 2 heads of 16, float32: 768 bytes a token.
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=300_000))
-    sentence = refused(file)
+    sentence = refusal_of(file)
     assert "takes 0.0 GB" in sentence
     assert "--context 256" in sentence
     model = load_model(str(file), LoadOptions(device="cpu", dtype="float32", context=256))

@@ -32,7 +32,7 @@ from ...fakes.wires import ScriptedBody, fake_connection, hear
 ANSWER = event({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
 
 
-def found(serve: Any, model: str = "") -> Served | str:
+def identified(serve: Any, model: str = "") -> Served | str:
     """Identify a server; a refusal is its sentence."""
 
     async def go() -> Served | str:
@@ -74,7 +74,7 @@ def test_what_a_server_does_on_paths_that_it_lacks_says_nothing(
     habit: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "ASK_SECONDS", 0.05)
-    served = found(lambda request: (200, MODELS[engine]) if request.url.path == "/v1/models" else HABITS[habit]())
+    served = identified(lambda request: (200, MODELS[engine]) if request.url.path == "/v1/models" else HABITS[habit]())
     assert isinstance(served, Served)
     assert (served.engine, served.model) == (engine, MODELS[engine]["data"][0]["id"])
 
@@ -82,10 +82,10 @@ def test_what_a_server_does_on_paths_that_it_lacks_says_nothing(
 @pytest.mark.parametrize("habit", HABITS)
 def test_a_model_that_is_named_needs_no_list(habit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "ASK_SECONDS", 0.05)
-    served = found(lambda _: HABITS[habit](), "my model")
+    served = identified(lambda _: HABITS[habit](), "my model")
     assert isinstance(served, Served)
     assert (served.model, served.api) == ("my model", "/v1")
-    assert isinstance(found(lambda _: HABITS[habit]()), str)
+    assert isinstance(identified(lambda _: HABITS[habit]()), str)
 
 
 def rows(*models: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def rows(*models: Any) -> dict[str, Any]:
     (rows({"id": "a", "description": "y" * 9_000_000}), "", "a"), (rows(), "", ""),
 ], ids=lambda value: str(value)[:30])  # fmt: skip
 def test_the_model_is_the_one_that_is_meant(body: Any, named: str, model: str) -> None:
-    served = found(lambda request: (200, body) if request.url.path == "/v1/models" else (404, {}), named)
+    served = identified(lambda request: (200, body) if request.url.path == "/v1/models" else (404, {}), named)
     assert isinstance(served, Served)
     assert served.model == model
 
@@ -114,10 +114,10 @@ def test_the_model_is_the_one_that_is_meant(body: Any, named: str, model: str) -
     ((200, rows("small")), "smal", "has no model smal: did you mean small?"),
 ])  # fmt: skip
 def test_what_only_the_user_can_know_is_asked(response: Any, named: str, sentence: str) -> None:
-    assert sentence in str(found(lambda _: response, named))
+    assert sentence in str(identified(lambda _: response, named))
 
 
-def asked(engine: str, refuse: Any, request: ServerRequest, times: int = 1) -> tuple[list[dict[str, Any]], Outcome, str]:
+def requests_to(engine: str, refuse: Any, request: ServerRequest, times: int = 1) -> tuple[list[dict[str, Any]], Outcome, str]:
     """Every request that a server got, the last outcome, and the sentence about a failure; `refuse` gives a body's refusal."""
     bodies = list[dict[str, Any]]()
 
@@ -153,12 +153,12 @@ FIELDS: list[tuple[str, ServerRequest, str, int, Any]] = [
 def test_a_field_that_is_refused_is_left_out_and_told(
     engine: str, sent: ServerRequest, field: str, status: int, sentence: Any
 ) -> None:
-    bodies, outcome, failed = asked(engine, lambda body: (status, sentence) if field in body else None, sent)
+    bodies, outcome, failed = requests_to(engine, lambda body: (status, sentence) if field in body else None, sent)
     assert (outcome.reason, failed, len(bodies)) == ("eos", "", 2)
     assert {*bodies[0]} - {*bodies[1]} >= {field}
     assert f"fake:1 refused {field}" in outcome.doubt
     # The next request is not refused again; what changes the text is told again.
-    bodies, outcome, _ = asked(engine, lambda body: (status, sentence) if field in body else None, sent, times=2)
+    bodies, outcome, _ = requests_to(engine, lambda body: (status, sentence) if field in body else None, sent, times=2)
     assert len(bodies) == 3
     changes = field in ("temperature", "top_k", "min_p", "seed")
     assert outcome.doubt == (f"fake:1 does not take {field}: its own default counts." if changes else "")
@@ -166,7 +166,7 @@ def test_a_field_that_is_refused_is_left_out_and_told(
 
 def test_a_field_has_another_name_or_is_the_users_own() -> None:
     unsupported = {"error": {"message": "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}
-    bodies, outcome, _ = asked(
+    bodies, outcome, _ = requests_to(
         "OpenAI-compatible", lambda body: (400, unsupported) if "max_tokens" in body else None, HOT, times=2
     )
     assert [body.get("max_completion_tokens") for body in bodies] == [None, 20, 20]
@@ -179,23 +179,23 @@ def test_a_field_has_another_name_or_is_the_users_own() -> None:
         (429, {"error": "slow down, temperature"}),
         (404, {"error": "no such model"}),
     ):
-        bodies, _, failed = asked("vLLM", lambda _, refusal=refusal: refusal, HOT)
+        bodies, _, failed = requests_to("vLLM", lambda _, refusal=refusal: refusal, HOT)
         assert len(bodies) == 1
         assert f"({refusal[0]}" in failed
     # A server that refuses everything is asked a few times, not for ever.
-    bodies, _, failed = asked("vLLM", lambda body: (400, f"no {' '.join(body)}"), HOT)
+    bodies, _, failed = requests_to("vLLM", lambda body: (400, f"no {' '.join(body)}"), HOT)
     assert len(bodies) < 4
     assert "refused the request (400" in failed
     assert "It was sent again without temperature and " in failed
     # What was left out in vain is sent again.
     refusals = iter([(400, "no stream_options"), (400, "bad request")])
-    bodies, _, failed = asked("vLLM", lambda _: next(refusals, None), CHAT, times=2)
+    bodies, _, failed = requests_to("vLLM", lambda _: next(refusals, None), CHAT, times=2)
     assert ["stream_options" in body for body in bodies] == [True, False, True]
     assert failed.endswith("It was sent again without stream_options.")
 
 
 def test_a_request_for_an_answer_is_sent_once() -> None:
-    bodies, _, failed = asked("vLLM", lambda _: broken(httpx2.RemoteProtocolError("Server disconnected")), CHAT)
+    bodies, _, failed = requests_to("vLLM", lambda _: broken(httpx2.RemoteProtocolError("Server disconnected")), CHAT)
     assert len(bodies) == 1
     assert "broke off before the answer began" in failed
 
@@ -224,7 +224,7 @@ WAITS: list[tuple[int, Any, dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("status", "body", "headers", "sentence"), WAITS)
 def test_the_time_to_wait_is_told(status: int, body: Any, headers: dict[str, str], sentence: str) -> None:
-    assert re.search(sentence, asked("OpenAI-compatible", lambda _: (status, body, headers), CHAT)[2])
+    assert re.search(sentence, requests_to("OpenAI-compatible", lambda _: (status, body, headers), CHAT)[2])
 
 
 def always(*response: Any) -> Any:
@@ -253,7 +253,7 @@ def test_a_body_is_read_whatever_it_is_called(name: str, body: bytes) -> None:
         heard, _ = hear(always(200, ScriptedBody(*parts), {"Content-Encoding": name}), CHAT, "vLLM")
         assert (heard.failed, heard.text, heard.outcome.reason) == ("", "Hi", "eos")
     refusal = gzip.compress(b'{"error": "gone"}', mtime=0) if body is not ANSWER else b'{"error": "gone"}'
-    assert "(402: gone)" in asked("vLLM", always(402, refusal, {"Content-Encoding": name}), CHAT)[2]
+    assert "(402: gone)" in requests_to("vLLM", always(402, refusal, {"Content-Encoding": name}), CHAT)[2]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_body_is_read_whatever_it_is_called(name: str, body: bytes) -> None:
     ids=range(5),
 )
 def test_what_cannot_be_unpacked_is_a_sentence(name: str, body: bytes, sentence: str) -> None:
-    failed = asked("vLLM", lambda _: (200, body, {"Content-Encoding": name}), CHAT)[2]
+    failed = requests_to("vLLM", lambda _: (200, body, {"Content-Encoding": name}), CHAT)[2]
     assert failed.startswith(f"The connection to fake:1 broke off before the answer began ({sentence}")
 
 

@@ -24,7 +24,7 @@ from specchat.decoders.past.index import Past
 
 from ...cases import cases
 from ...fakes.answers import plain
-from ...fakes.models.toy import ToyModel, drafting, lines, run
+from ...fakes.models.toy import ToyModel, drafting, lines, run_checked
 
 EOS = 2
 TEXT = st.lists(st.integers(0, 2), min_size=1, max_size=40)
@@ -167,8 +167,8 @@ def test_past_answers_are_bounded() -> None:
 def test_the_same_question_again_takes_fewer_passes(settings: dict[str, Any]) -> None:
     model = ToyModel(3, vocabulary=60, memory=4)
     conversation = Conversation(model)
-    first = run(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
-    second = run(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
+    first = run_checked(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
+    second = run_checked(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
     assert second.answer == first.answer == plain(model, [1, 2, 3], 60)
     assert second.totals.steps * 2 < first.totals.steps
 

@@ -178,14 +178,14 @@ def test_the_built_in_head_is_loaded_for_the_targets_runtime(model: str, options
 EXACT = {"device": "cpu", "threads": 1, "kv_type": "f32", "flash_attention": "off", "context": 300}
 
 
-def written(engine: BareEngine, id: int, method: str) -> list[int]:
+def answer_tokens(engine: BareEngine, id: int, method: str) -> list[int]:
     engine.send(Generate(id, prompt="one two three one two", raw=True, method=method, max_tokens=24))
     events = engine.until(id, Finished, Failed)
     assert isinstance(events[-1], Finished), events[-1]
     return [token for step in steps_of(events, id) for token in step.tokens]
 
 
-def damaged(file: Path, change: Callable[[bytes], bytes]) -> str:
+def write_damaged(file: Path, change: Callable[[bytes], bytes]) -> str:
     file.write_bytes(change(gguf_of(llama_folder()).read_bytes()))
     return str(file)
 
@@ -202,14 +202,14 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
     assert set(loaded.unavailable) == {"early-exit", "eagle", "medusa", "dflash", "mtp", "pard"}
     stages = list(dict.fromkeys(event.stage for event in events if isinstance(event, Loading)))
     assert stages == ["import", "weights", "check", "draft weights", "draft check"]
-    plain = written(engine, 2, "greedy")
+    plain = answer_tokens(engine, 2, "greedy")
     assert len(plain) > 3
     for id, method in enumerate(("draft", "tree"), 3):
-        assert written(engine, id, method) == plain
+        assert answer_tokens(engine, id, method) == plain
     broken = {
-        damaged(tmp_path / "magic.gguf", lambda data: b"PK" + data[2:]): "not a GGUF file",
-        damaged(tmp_path / "short.gguf", lambda data: data[: len(data) // 2]): "incomplete",
-        damaged(tmp_path / "new.gguf", lambda data: data.replace(b"llama", b"llamb")): "'llamb', which this version",
+        write_damaged(tmp_path / "magic.gguf", lambda data: b"PK" + data[2:]): "not a GGUF file",
+        write_damaged(tmp_path / "short.gguf", lambda data: data[: len(data) // 2]): "incomplete",
+        write_damaged(tmp_path / "new.gguf", lambda data: data.replace(b"llama", b"llamb")): "'llamb', which this version",
         str(tmp_path / "none.gguf"): "There is no file",
     }
     for id, (file, sentence) in enumerate(broken.items(), 10):
@@ -223,7 +223,7 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
             assert "Load one again" in failed.sentence
             engine.send(Load(20, model, **EXACT))  # type: ignore[arg-type]
             engine.until(20, Loaded)
-    assert written(engine, 30, "greedy") == plain
+    assert answer_tokens(engine, 30, "greedy") == plain
 
 
 CHAT = [{"role": "user", "content": "Hello"}]

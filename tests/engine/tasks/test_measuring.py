@@ -39,7 +39,7 @@ def job(model: Model) -> TaskContext:
     return TaskContext(model, None, lambda _: None, lambda: False)
 
 
-def work(client: EngineClient, task: str, **options: Any) -> list[Event]:
+def events_of(client: EngineClient, task: str, **options: Any) -> list[Event]:
     return list(client.stream(client.work(task, **options)))
 
 
@@ -74,13 +74,13 @@ def test_past_answers_out_of_a_file_are_drafted_from_where_that_is_asked(tmp_pat
 
         def steps(past: bool, settings: dict[str, Any] | None = None) -> int:
             request = {"method": "lookup", "prompt": "tell me", "raw": True, "past": past, "settings": settings or {}}
-            done = work(client, "answer", **request)[-1]
+            done = events_of(client, "answer", **request)[-1]
             assert isinstance(done, Worked)
             assert done.result["text"] == text
             return int(done.result["steps"])
 
         plain = steps(True)
-        opened = work(client, "past", files=[str(file)])[-1]
+        opened = events_of(client, "past", files=[str(file)])[-1]
         assert isinstance(opened, Worked)
         assert opened.result["answers"] == 1
         assert opened.result["tokens"] > plain / 2
@@ -88,14 +88,14 @@ def test_past_answers_out_of_a_file_are_drafted_from_where_that_is_asked(tmp_pat
         assert steps(False) == steps(True, {"past": False}) == plain
         (tmp_path / "empty.jsonl").write_text("")
         for name, says in (("missing", "There is no file"), ("empty", "contains no records")):
-            failed = work(client, "past", files=[str(tmp_path / f"{name}.jsonl")])[-1]
+            failed = events_of(client, "past", files=[str(tmp_path / f"{name}.jsonl")])[-1]
             assert isinstance(failed, Failed)
             assert says in failed.sentence
 
 
 def test_a_task_reports_and_ends_over_the_pipe(client: EngineClient, tmp_path: Path) -> None:
     name = recorded(tmp_path)
-    events = work(client, "replay", file=name.removeprefix("recorded:").partition("?")[0], methods=[["x", "lookup", {}]])
+    events = events_of(client, "replay", file=name.removeprefix("recorded:").partition("?")[0], methods=[["x", "lookup", {}]])
     rows = [event.data for event in events if isinstance(event, Working)]
     assert [row["method"] for row in rows] == ["x"] * 3
     assert isinstance(events[-1], Worked)
@@ -109,7 +109,7 @@ def test_a_task_reports_and_ends_over_the_pipe(client: EngineClient, tmp_path: P
 def test_a_task_that_cannot_run_fails_with_a_sentence(
     client: EngineClient, task: str, options: dict[str, Any], cause: str, says: str
 ) -> None:
-    failed = work(client, task, **options)[-1]
+    failed = events_of(client, task, **options)[-1]
     assert isinstance(failed, Failed)
     assert failed.cause == cause
     assert says in failed.sentence
@@ -124,8 +124,8 @@ def test_a_running_task_ends_soon_after_its_cancel(client: EngineClient, tmp_pat
     assert failed.cause == "cancelled"
 
 
-def run(name: str, tokens: list[int], order: list[str]) -> Iterator[Totals]:
-    """A replay whose passes give so many tokens each."""
+def fake_replay(name: str, tokens: list[int], order: list[str]) -> Iterator[Totals]:
+    """A replay, whose passes give these numbers of tokens."""
     totals = Totals()
     try:
         for count in tokens:
@@ -136,10 +136,10 @@ def run(name: str, tokens: list[int], order: list[str]) -> Iterator[Totals]:
         order.append(f"{name} ends")
 
 
-def test_whoever_is_least_far_goes_on() -> None:
+def test_the_replay_with_the_fewest_tokens_goes_on() -> None:
     order: list[str] = []
     slow, fast = [1, *([TURN // 4] * 8)], [1, TURN, TURN]
-    one, other = abreast([run("slow", slow, order), run("fast", fast, order)], lambda: None)
+    one, other = abreast([fake_replay("slow", slow, order), fake_replay("fast", fast, order)], lambda: None)
     assert one.tokens == other.tokens == 1 + 2 * TURN
     # Turns of both lie among each other: the slow one catches up before the fast one goes on.
     assert order == ["slow", "fast", *["slow"] * 4, "fast", *["slow"] * 4, "fast", "slow ends", "fast ends"]
@@ -153,7 +153,7 @@ def test_a_cancelled_replay_ends_them_all() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        abreast([run("a", [1] * 9, order), run("b", [1] * 9, order)], stop)
+        abreast([fake_replay("a", [1] * 9, order), fake_replay("b", [1] * 9, order)], stop)
     assert {"a ends", "b ends"} <= set(order)
 
 
@@ -197,9 +197,9 @@ def test_the_blocks_that_cost_least_go_first(seed: int) -> None:
         assert blocks.agreement == pytest.approx(max(0.0, 1 - sum(damage[block] for block in order[:count])))
     assert len(walk.path) < len(UNITS), "something is left"
     last = list(walk.path.values())[-1]
-    assert last.agreement < block_search.LEAST or len(walk.path) == len(UNITS) - 1
+    assert last.agreement < block_search.LEAST_AGREEMENT or len(walk.path) == len(UNITS) - 1
     # All once, then a few at each step; never the same set twice.
-    assert len(reports) == len(set(reports)) <= len(UNITS) + block_search.NEAR * len(walk.path)
+    assert len(reports) == len(set(reports)) <= len(UNITS) + block_search.TRIED_UNITS * len(walk.path)
 
 
 def test_a_walk_that_runs_out_of_passes_keeps_what_it_has() -> None:
@@ -292,7 +292,7 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
         assert 0 <= row["agreement"] <= 1
         run = parse_skip(row["skip"], LAYERS) if "skip" in row else row["layers"]
         assert row["cost"] == pytest.approx(price(run) / price(None))
-        assert 1 <= row["tokens"] <= block_search.LONGEST
+        assert 1 <= row["tokens"] <= block_search.LONGEST_DRAFT
         if "skip" in row:
             assert len(parse_skip(row["skip"], LAYERS)) <= LAYERS
     # Leaving out one well chosen block does next to no harm; half of the model's trained exit, much.

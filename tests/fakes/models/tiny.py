@@ -36,7 +36,7 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 
 
-FEW = {name: SIZES[name] for name in ("vocab_size", "bos_token_id", "eos_token_id")}
+COMMON_SIZES = {name: SIZES[name] for name in ("vocab_size", "bos_token_id", "eos_token_id")}
 """Sizes of a family that has names of its own for the others."""
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", SIZES),
@@ -46,7 +46,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         "Qwen3Moe",
         {**SIZES, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
     ),
-    "gpt2": ("GPT2", {**FEW, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": CONTEXT}),
+    "gpt2": ("GPT2", {**COMMON_SIZES, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": CONTEXT}),
     "gemma2": (
         "Gemma2",
         {**SIZES, "head_dim": 8, "sliding_window": WINDOW, "query_pre_attn_scalar": 8, "attn_logit_softcapping": 20.0},
@@ -64,8 +64,8 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("Mistral", {**SIZES, "sliding_window": WINDOW}),
     "mixtral": ("Mixtral", {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2}),
     "gpt-neox": ("GPTNeoX", {name: size for name, size in SIZES.items() if name != "num_key_value_heads"}),
-    "bloom": ("Bloom", {**FEW, "hidden_size": 32, "n_layer": 3, "n_head": 4}),
-    "mamba": ("Mamba", {**FEW, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
+    "bloom": ("Bloom", {**COMMON_SIZES, "hidden_size": 32, "n_layer": 3, "n_head": 4}),
+    "mamba": ("Mamba", {**COMMON_SIZES, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
 }
 """Class of the configuration and its values, of each tiny model."""
 

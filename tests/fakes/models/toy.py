@@ -81,7 +81,7 @@ class ToyScores(RecordedScores):
         return [[(token, -float(rank)) for rank, token in enumerate(self.toy.ranked(last)[:k])] for last in self.last]
 
 
-def run(generation: Generation) -> Generation:
+def run_checked(generation: Generation) -> Generation:
     """Go through all steps, and check what holds of each."""
     session = generation.conversation.session
     eos = generation.conversation.model.info.eos_ids

@@ -45,14 +45,14 @@ def run(model: str, folder: Path, *args: str, piped: bytes | None = None) -> sub
     )
 
 
-def asked(result: subprocess.CompletedProcess[bytes]) -> str:
+def answer_of(result: subprocess.CompletedProcess[bytes]) -> str:
     """Return the answer, which repeats the prompt."""
     assert result.returncode == 0, result.stderr
     return result.stdout.decode()
 
 
 def test_piped_text_goes_with_the_prompt(model: str, tmp_path: Path) -> None:
-    text = asked(run(model, tmp_path, "Sum up", "--max-tokens", "60", piped=b"alpha beta\n"))
+    text = answer_of(run(model, tmp_path, "Sum up", "--max-tokens", "60", piped=b"alpha beta\n"))
     assert text.startswith("You said: Attached text: standard input (11 B)\n```\nalpha beta\n```\n\nSum up")
 
 

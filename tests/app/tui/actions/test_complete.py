@@ -28,7 +28,7 @@ from specchat.app.tui.transcript.markdown_rows import as_markdown
 from specchat.backends.info import ModelInfo, ServerInfo
 from specchat.engine.messages import Finished, Loaded, StepRecord
 
-from ....fakes.pilots import Make, ask, chatting, command, loaded, settle, shown, worked
+from ....fakes.pilots import Make, ask, chatting, command, loaded, settle, shown, workers_done
 
 SIZE = (90, 26)
 
@@ -389,7 +389,7 @@ async def test_refused_commands(make_chat: Make, engine: Any, make_steps: Make) 
         await ask(pilot, engine, "First", make_steps("One."))
         for line, reason in CORRECTABLE.items():
             assert await command(pilot, line) == line
-            await worked(pilot)
+            await workers_done(pilot)
             assert reason in app.recent[-1].message, line
             assert app.box.cursor_location == (0, len(line))
         assert [entry.text for entry in app.dialogue.transcript.entries] == ["First", "One."]

@@ -16,7 +16,7 @@ from specchat.app.tui.actions import copy
 from specchat.app.tui.actions.copy import code_blocks
 from specchat.app.tui.pickers.menu import Menu
 
-from ....fakes.pilots import Make, ask, chatting, command, toasts, worked
+from ....fakes.pilots import Make, ask, chatting, command, toasts, workers_done
 
 SIZE = (90, 26)
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n```\n\nOr:\n\n```sh\nmake two\n```\n"
@@ -214,7 +214,7 @@ async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Ma
                 (f"/export {format} 'my chat' !", "Saved as", 2),
             ):
                 await command(pilot, line)
-                await worked(pilot)
+                await workers_done(pilot)
                 assert notice in app.recent[-1].message
                 assert len([*empty_folder.glob(f"*.{format}")]) == count
             assert (empty_folder / f"my chat.{format}").read_text().startswith(start)
@@ -231,6 +231,6 @@ async def test_an_export_without_a_name(
         await pilot.press("alt+s")
         assert "papers/chats" in str(app.screen.frame.border_title)
         await pilot.press("2")
-        await worked(pilot)
+        await workers_done(pilot)
     (file,) = (tmp_path / "papers" / "chats").iterdir()
     assert file.suffix == ".md"

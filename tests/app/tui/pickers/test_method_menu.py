@@ -24,8 +24,8 @@ async def ready(pilot: Any, engine: Any, **unavailable: str) -> None:
     await loaded(pilot, engine, **unavailable)
 
 
-async def answered(pilot: Any, engine: Any, steps: Any) -> None:
-    """One that was asked to say something again, and did."""
+async def ask_and_answer(pilot: Any, engine: Any, steps: Any) -> None:
+    """Ask the model to say something again, and have it answered."""
     await ask(pilot, engine, "Say again: the lamp was lit at six, the lamp was out at nine.", steps)
 
 
@@ -111,7 +111,7 @@ async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: A
 def test_menu(picture: Make, engine: Any, make_steps: Make) -> None:
     async def before(pilot: Any) -> None:
         await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, mtp=NEEDS, pard=NEEDS)
-        await answered(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
+        await ask_and_answer(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
         await pilot.press("f2")
 
     assert picture(before)

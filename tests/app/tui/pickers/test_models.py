@@ -52,12 +52,12 @@ def screen(pilot: Any) -> ModelsScreen:
     return pilot.app.screen
 
 
-def opened(pilot: Any) -> bool:
+def list_shown(pilot: Any) -> bool:
     """Whether the list is on the screen."""
     return isinstance(pilot.app.screen, ModelsScreen) and bool(pilot.app.screen.query(PickList))
 
 
-def still(pilot: Any) -> bool:
+def all_judged(pilot: Any) -> bool:
     """Whether everything has been found and judged."""
     models_screen = screen(pilot)
     looking, target = models_screen.looking, models_screen._view.look.target
@@ -71,10 +71,10 @@ async def browse(pilot: Any, engine: Any, *keys: str, query: str = "") -> Models
     engine.loaded()
     pilot.app.take_events()
     pilot.app.models.browse(query)
-    await until(pilot, lambda: opened(pilot) and still(pilot))
+    await until(pilot, lambda: list_shown(pilot) and all_judged(pilot))
     for key in keys:
         await pilot.press(key)
-        await until(pilot, lambda: not isinstance(pilot.app.screen, ModelsScreen) or still(pilot))
+        await until(pilot, lambda: not isinstance(pilot.app.screen, ModelsScreen) or all_judged(pilot))
     return screen(pilot)
 
 
@@ -135,7 +135,7 @@ async def test_the_key_the_command_and_the_help_open_it(make_chat: Make, engine:
         await pilot.press("escape")
         assert not isinstance(pilot.app.screen, ModelsScreen)
         pilot.app.actions.command("/models gull")
-        await until(pilot, lambda: opened(pilot) and still(pilot))
+        await until(pilot, lambda: list_shown(pilot) and all_judged(pilot))
         assert titles(pilot) == ["LM Studio", "harbour/Gull-GGUF/Gull-Q4_K_M"]
         await pilot.press("escape", "escape", "f1", *"/models", "enter")
         assert screen(pilot).is_current
@@ -193,7 +193,7 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         await browse(pilot, engine)
         await goto(pilot, "lantern/Lighthouse-Instruct")
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: still(pilot))
+        await until(pilot, lambda: all_judged(pilot))
         listed = titles(pilot)
         assert listed.index("lantern/Lighthouse-Tiny") < listed.index("Cannot draft for it") < listed.index("pilot:3b")
         await goto(pilot, "pilot")
@@ -204,7 +204,7 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         await pilot.press("escape")
         assert current(pilot) == "lantern/Lighthouse-Instruct"
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: still(pilot))
+        await until(pilot, lambda: all_judged(pilot))
         await goto(pilot, "lantern/Lighthouse-Tiny")
         await pilot.press("enter")
         (load,) = loads(engine)
@@ -266,7 +266,7 @@ async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat:
         assert "licence" in notices.pop()
         hub.refuse_files = None
         app.models.browse()
-        await until(pilot, lambda: opened(pilot) and still(pilot))
+        await until(pilot, lambda: list_shown(pilot) and all_judged(pilot))
         await goto(pilot, "sea/Buoy")
         assert "licence" in details(pilot)
         await pilot.press("enter", "escape")

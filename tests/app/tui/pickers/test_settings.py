@@ -21,7 +21,7 @@ from specchat.engine.messages import Loaded
 from specchat.engine.options import Sampling
 from specchat.errors import UserError
 
-from ....fakes.pilots import chatting, loaded, settle, worked
+from ....fakes.pilots import chatting, loaded, settle, workers_done
 from ...conftest import INFO
 
 Start = Callable[..., SpecchatApp]
@@ -44,8 +44,8 @@ def start(make_chat: Callable[..., Any], engine: Any, file: Path, dialogue: Any)
     return begin
 
 
-async def opened(pilot: Any, *keys: str) -> SettingsScreen:
-    """The screen, once some keys were pressed."""
+async def open_settings(pilot: Any, *keys: str) -> SettingsScreen:
+    """Open the settings and press some keys; return the screen."""
     await pilot.pause()
     pilot.app.dialogue.engine.loaded()
     pilot.app.take_events()
@@ -53,12 +53,6 @@ async def opened(pilot: Any, *keys: str) -> SettingsScreen:
     screen = pilot.app.screen
     assert isinstance(screen, SettingsScreen)
     return screen
-
-
-async def written(pilot: Any) -> None:
-    """Wait for the file."""
-    await pilot.app.workers.wait_for_complete()
-    await pilot.pause()
 
 
 def note_of(screen: SettingsScreen) -> str:
@@ -71,14 +65,14 @@ def detail_of(screen: SettingsScreen) -> str:
 
 async def test_a_number_is_found_changed_written_and_undone(start: Start, file: Path) -> None:
     async with chatting(start("# mine\n[sampling]\ntop_p = 0.9 # rather\n"), size=(100, 34)) as (app, pilot):
-        screen = await opened(pilot, *"temperature")
+        screen = await open_settings(pilot, *"temperature")
         assert screen.listed.item is not None
         assert [row.key_or_heading for row in screen.listed.items if row.option] == ["sampling.temperature"]
         assert "default 0.0 · applies from the next answer" in detail_of(screen)
         await pilot.press("enter")
         assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
         await pilot.press("backspace", "backspace", "backspace", *"0.7", "enter")
-        await written(pilot)
+        await workers_done(pilot)
         assert app.dialogue.options.sampling.temperature == 0.7
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\ntemperature = 0.7\n"
         assert "it applies from the next answer" in note_of(screen)
@@ -86,7 +80,7 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         assert "from " in detail_of(screen)
         assert "settings.toml, line 4" in detail_of(screen)
         await pilot.press("ctrl+z")
-        await written(pilot)
+        await workers_done(pilot)
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\n"
         assert app.dialogue.options.sampling.temperature == 0.0
         await pilot.press("escape", "escape")
@@ -95,12 +89,12 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
 
 async def test_a_models_own_value_overrides_a_change(start: Start, file: Path) -> None:
     async with chatting(start("[models.builtin.sampling]\ntemperature = 0.9\n"), size=(100, 34)) as (app, pilot):
-        screen = await opened(pilot, *"temperature")
+        screen = await open_settings(pilot, *"temperature")
         assert screen.listed.item is not None
         assert (screen.listed.item.text, screen.listed.item.mark) == ("0.9", "this model")
         await pilot.press("enter", "backspace", "backspace", "backspace", *"0.1", "enter")
         assert "builtin has its own value, which overrides this" in note_of(screen)
-        await written(pilot)
+        await workers_done(pilot)
         assert app.dialogue.options.sampling.temperature == 0.9
 
 
@@ -125,7 +119,7 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
 
 async def test_what_counts_is_shown_where_nothing_is_set(start: Start) -> None:
     async with chatting(start(""), size=(130, 40)) as (app, pilot):
-        screen = await opened(pilot)
+        screen = await open_settings(pilot)
         rows = {row.key_or_heading: row for row in screen.listed.items if row.option}
         assert not [row.key_or_heading for row in rows.values() if row.text in ("", "–", "None")]
         assert (rows["device"].text, rows["context"].text) == ("cpu (auto)", "4096")
@@ -142,7 +136,7 @@ def test_pictures(picture: Callable[..., bool], start: Start, monkeypatch: pytes
     monkeypatch.setattr("specchat.app.settings.precedence.short_path", lambda path: "~/.config/specchat/settings.toml")
 
     async def before(pilot: Any) -> None:
-        await opened(pilot, *("down",) * 16)
+        await open_settings(pilot, *("down",) * 16)
 
     def make(theme: str) -> SpecchatApp:
         rest = 'stop = ["###", "END"]\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n'
@@ -234,7 +228,7 @@ async def test_a_chat_becomes_a_preset(app: SpecchatApp) -> None:
         app.actions.command("/set temperature=0.3 max_tokens=9")
         app.actions.command("/method lookup max_ngram=2")
         app.actions.command("/preset save my own")
-        await worked(pilot)
+        await workers_done(pilot)
         assert held("my own") == {
             "system": 'You\'re brief; "really".',
             "method": "lookup",
@@ -246,7 +240,7 @@ async def test_a_chat_becomes_a_preset(app: SpecchatApp) -> None:
             app.actions.command("/preset save haiku")
         app.actions.command("/set max_tokens=10")
         app.actions.command("/preset save")
-        await worked(pilot)
+        await workers_done(pilot)
         assert held("my own")["max_tokens"] == 10
         assert HAIKU.splitlines()[0] == read().path.read_text().splitlines()[0], "comments stay"
 
@@ -286,7 +280,7 @@ def test_preset_pictures(
         await ready(pilot)
         pilot.app.live.preset("translator")
         await pilot.press(key)
-        await worked(pilot)
+        await workers_done(pilot)
 
     def make(theme: str) -> SpecchatApp:
         presets_file.write_text(f'theme = "{theme}"\n{presets_file.read_text()}')

@@ -48,9 +48,8 @@ from specchat.engine.messages import (
 
 from ....cases import FULL
 from ....fakes.models.llama_tiny import needs_llama
-from ....fakes.pilots import Make, chatting, command, loaded, settle, toasts, until, worked
-from ....fakes.races import asked, begin, finish, records, write
-from ....fakes.races import run as run_lanes
+from ....fakes.pilots import Make, chatting, command, loaded, settle, toasts, until, workers_done
+from ....fakes.races import begin, finish, records, request_of, run_lanes, write
 from ...conftest import INFO, steps
 
 pytestmark = pytest.mark.usefixtures("still")
@@ -190,7 +189,7 @@ async def test_a_draft_is_raced_on_with_the_chat_before_it_and_stays(make_chat: 
         app.chat_screen.input.put("Two")
         entries = list(app.dialogue.transcript.entries)
         await pilot.press("f5", "enter")
-        messages = asked(engine, 0).messages
+        messages = request_of(engine, 0).messages
         assert messages is not None
         assert [message["role"] for message in messages] == ["user", "assistant", "user"]
         assert messages[-1]["content"] == "Two"
@@ -204,7 +203,7 @@ async def test_the_command_takes_settings_and_a_prompt_with_quotes(make_chat: Ma
     async with make_chat().run_test(size=(100, 30)) as pilot:
         screen = await race(pilot, engine, '/race greedy lookup max_ngram=5 : What\'s "that": x')
         assert screen.race.racers[1].entry == RaceEntry("lookup", {"max_ngram": "5"})
-        assert asked(engine, 1).messages == [{"role": "user", "content": 'What\'s "that": x'}]
+        assert request_of(engine, 1).messages == [{"role": "user", "content": 'What\'s "that": x'}]
 
 
 async def test_escape_stops_then_leaves_and_frees_the_lanes(make_chat: Make, engine: Any) -> None:
@@ -387,7 +386,7 @@ async def race_of_models(pilot: Any, engine: Any, end: bool = False, tokenizer: 
 
 async def choose(pilot: Any) -> RaceModel:
     """The list of models is there."""
-    await worked(pilot)
+    await workers_done(pilot)
     screen = pilot.app.screen
     assert isinstance(screen, RaceModel)
     return screen
@@ -456,7 +455,7 @@ async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any)
         assert Cancel(loads(engine)[0].id) in engine.sent
         engine.events.append(Failed(loads(engine)[0].id, "cancelled", "Loading it was cancelled."))
         for i in range(2):
-            engine.events.append(Finished(asked(engine, i).id, "cancelled", "", 0, 0))
+            engine.events.append(Finished(request_of(engine, i).id, "cancelled", "", 0, 0))
         await take(pilot)
         assert "stopped" in pane_text(screen, 1) or "cancelled" in pane_text(screen, 1)
         await pilot.press("escape")

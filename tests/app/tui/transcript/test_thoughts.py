@@ -16,7 +16,7 @@ from specchat.errors import NotPossible
 
 from ....cases import FULL
 from ....fakes.pilots import Make, command, settle, toasts
-from ....fakes.races import asked, begin, finish
+from ....fakes.races import begin, finish, request_of
 from ....fakes.thoughts import THINKING, THOUGHT, thinking_steps
 from ...conftest import INFO, TEXT
 
@@ -104,7 +104,7 @@ def test_in_a_race(small: Make, engine: Any) -> None:
             engine.events.append(Steps(id, steps if size > 1 else steps[: len(steps) // 2]))
         finish(engine, 1, 2.0)
         await settle(pilot.app, pilot)
-        assert asked(engine, 0).messages
+        assert request_of(engine, 0).messages
 
     assert small(before)
 
