@@ -15,7 +15,7 @@ from ..errors import UserError, did_you_mean
 from ..plain_file import as_text, read_bytes, user_path
 from .base import Message
 from .confined import Broken, Confined
-from .template_sandbox import Program, Refused
+from .template_sandbox import Program, TemplateRefused
 from .thinking.find import find_form
 from .thinking.form import Form
 
@@ -147,7 +147,7 @@ class Template:
         try:
             text, self._typed = self._call(Template._render, list(messages), cancelled=cancelled)
             return text
-        except Refused as refusal:
+        except TemplateRefused as refusal:
             raise UserError(
                 f"The model's chat template rejects this conversation ({refusal}). Remove the system prompt, or use plain "
                 "completion (--raw)."
@@ -195,7 +195,7 @@ class Template:
         for typed in [self._typed, *(subset for size in range(len(roles) + 1) for subset in combinations(roles, size))]:
             try:
                 text = self._text(trial, most, typed, inside=INSIDE)
-            except (Refused, Broken):
+            except (TemplateRefused, Broken):
                 continue
             left = {index for index, word in words.items() if word not in text or INSIDE in text}
             if lost is None or len(left) < len(lost):
@@ -233,7 +233,7 @@ def given_template(file: str) -> str:
     message = {"role": "user", "content": str(WORDS)}
     try:
         shows = Template(source, {}).shows(message)
-    except Refused:  # what it does not take may be another chat
+    except TemplateRefused:  # what it does not take may be another chat
         return source
     except Broken as error:
         raise UserError(f"The chat template {file} does not work ({error}). Correct it, or leave it out.") from None
@@ -258,7 +258,7 @@ def _find_form(source: str, values: Mapping[str, Any]) -> Form | None:
         named = {**values, **variables, "messages": [dict(message) for message in messages]}
         try:
             return program.render({**named, "add_generation_prompt": asks}, MOST_CHARACTERS)
-        except (Refused, Broken):
+        except (TemplateRefused, Broken):
             return ""
 
     return find_form(render, program.tree(), values)

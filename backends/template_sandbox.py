@@ -24,7 +24,7 @@ from jinja2.utils import Namespace
 from .confined import TOO_MUCH, Broken
 
 
-class Refused(TemplateError):
+class TemplateRefused(TemplateError):
     """A template's own refusal of a conversation."""
 
 
@@ -43,7 +43,7 @@ class Program:
         """Render the text, of `most` characters at most.
 
         Raises:
-            Refused: by the template itself.
+            TemplateRefused: by the template itself.
             Broken: it fails.
         """
         length, parts = 0, []
@@ -56,8 +56,8 @@ class Program:
                     raise Broken(f"it produces more than {most / 1e6:.1f} million characters")
                 parts.append(part)
             return "".join(parts)
-        except Refused as error:
-            raise Refused(_first_line(error)) from None
+        except TemplateRefused as error:
+            raise TemplateRefused(_first_line(error)) from None
         except Broken:
             raise
         except MemoryError:
@@ -111,7 +111,7 @@ def _check_name(name: object) -> None:
 
 
 def _raise(message: str) -> None:
-    raise Refused(message)
+    raise TemplateRefused(message)
 
 
 def _to_json(value: Any, **options: Any) -> str:

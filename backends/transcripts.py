@@ -19,7 +19,7 @@ MOST_BYTES = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class RecordedAnswer:
     """One recorded answer."""
 
     prompt: str
@@ -37,7 +37,7 @@ class Transcript:
     """Token ids of the answer, if they were recorded; with the end token, if it has one."""
 
 
-def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
+def scan_transcripts(path: Path) -> tuple[list[RecordedAnswer], list[str]]:
     """Read the records of a JSONL file, and a problem for each line that is none, or for a file without any. Blank lines are
     skipped.
 
@@ -58,7 +58,7 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
         if isinstance(error, FileNotFoundError):
             problem = f"There is no file {path}"
         raise UserError(f"{problem}. Give a JSONL file of recorded prompts and responses.") from None
-    records: list[Transcript] = []
+    records: list[RecordedAnswer] = []
     problems: list[str] = []
     measured: set[str] = set()
     for number, line in enumerate(lines, 1):
@@ -84,7 +84,7 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
     return records, problems
 
 
-def records_of(row: Any, line: int = 0) -> list[Transcript]:
+def records_of(row: Any, line: int = 0) -> list[RecordedAnswer]:
     """Read the records in one line; none if it does not look like a record."""
     if not isinstance(row, dict):
         return []
@@ -92,7 +92,7 @@ def records_of(row: Any, line: int = 0) -> list[Transcript]:
     prompt, chat = row.get("prompt"), row.get("messages")
     if isinstance(prompt, str) and isinstance(response, str):
         return [
-            Transcript(
+            RecordedAnswer(
                 prompt, response, line, ended=ended, prompt_ids=_ids(row, "prompt_ids"), response_ids=_ids(row, "token_ids")
             )
         ]
@@ -108,7 +108,7 @@ def records_of(row: Any, line: int = 0) -> list[Transcript]:
             text = "".join(f"{m['role']}: {m['content']}\n\n" for m in before) + "assistant: "
             last = i == len(messages) - 1
             ids = (_ids(row, "prompt_ids"), _ids(row, "token_ids")) if last and isinstance(response, str) else ((), ())
-            out.append(Transcript(text, message["content"], line, before, ended or not last, *ids))
+            out.append(RecordedAnswer(text, message["content"], line, before, ended or not last, *ids))
     return out
 
 
@@ -162,7 +162,7 @@ class FileTokenizer:
         return ids
 
 
-def encode_transcript(tokenizer: FileTokenizer, record: Transcript) -> tuple[list[int], list[int]]:
+def encode_transcript(tokenizer: FileTokenizer, record: RecordedAnswer) -> tuple[list[int], list[int]]:
     """Encode a record's prompt and response as one text, as the model wrote them (an answer encoded alone may start
     with a space too many), unless a token spans the border between them: then each alone. The prompt went through a
     chat template, so special tokens in it are tokens."""

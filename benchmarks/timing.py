@@ -36,7 +36,7 @@ def theirs(module: Any, prompt: Sequence[int], count: int, **how: Any) -> tuple[
     """Decode with `generate`, which takes the other arguments; return tokens and seconds after the first token."""
     from transformers.generation.streamers import BaseStreamer
 
-    class Clock(BaseStreamer):
+    class TokenTimer(BaseStreamer):
         started = 0.0
         calls = 0
 
@@ -49,7 +49,7 @@ def theirs(module: Any, prompt: Sequence[int], count: int, **how: Any) -> tuple[
         def end(self) -> None:
             pass
 
-    watch: Any = Clock()
+    watch: Any = TokenTimer()
     ids = torch.tensor([list(prompt)], device=module.device)
     length = {**how, "max_new_tokens": count + 1, "min_new_tokens": count + 1, "eos_token_id": None, "pad_token_id": 0}
     out = module.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, streamer=watch, **length)

@@ -18,7 +18,7 @@ from ..backends.remote.address import Address, find_server
 from ..backends.remote.bodies import ServerRequest
 from ..backends.remote.events import NO_ID
 from ..backends.remote.model import ServerModel, Taker, connect
-from ..backends.remote.runs import Outcome, Run
+from ..backends.remote.runs import Outcome, RemoteRun
 from ..backends.thinking.split import THOUGHT
 from ..decoders import registry
 from ..errors import Cancelled, UserError
@@ -285,7 +285,7 @@ def served_figures(outcome: Outcome) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(outcome, name)) not in (None, "")}
 
 
-def record(run: Run, method: str) -> StepRecord:
+def record(run: RemoteRun, method: str) -> StepRecord:
     """Convert a run to a step's record."""
     return StepRecord(
         method=method,
@@ -334,7 +334,7 @@ async def measure_answer(
     Raises:
         UserError: the server refused, failed or fell silent.
     """
-    runs, outcome = list[Run](), Outcome()
+    runs, outcome = list[RemoteRun](), Outcome()
     taker = Taker(runs.append, lambda *_: None)
     request = ServerRequest(chat_messages(prompt, messages, raw), prompt or "", max_tokens=max_tokens, fresh=True)
     await model.answer(request, taker, outcome)

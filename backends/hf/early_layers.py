@@ -197,7 +197,7 @@ class EarlyLayers:
         """Sort stopped nodes, deepest first: each lower stage then takes the last of them."""
         return sorted(numbers, key=lambda number: (-self.stopped[number].depth, number))
 
-    def stages(self, order: Sequence[int], fresh: bool) -> Iterator[Stage]:
+    def stages(self, order: Sequence[int], fresh: bool) -> Iterator[PassStage]:
         """Yield the stages that take stopped and new nodes through their missing layers: one for each depth at which
         nodes stopped, as layers that only some of the nodes need run over those alone.
 
@@ -217,11 +217,11 @@ class EarlyLayers:
             ]
             portion = self._portion(tuple(range(bound, until)), bound > 0, None if until == count else until - 1)
             joining = torch.stack(rows)[None] if rows else None
-            yield Stage(portion, sum(depth <= bound for depth in depths), joining)
+            yield PassStage(portion, sum(depth <= bound for depth in depths), joining)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PassStage:
     """A pass over the nodes that need the same next layers."""
 
     portion: Portion

@@ -161,7 +161,7 @@ class _Keeper:
             self._weights.lib.llama_free(handle)
 
 
-C = TypeVar("C", bound="Context")
+C = TypeVar("C", bound="LlamaContext")
 
 
 def alive(context: C | None) -> C:
@@ -180,7 +180,7 @@ def states_at(address: int | None, rows: int, width: int) -> Tensor:
     return torch.from_numpy(np.frombuffer(array, np.float32)).view(rows, width)
 
 
-class Context:
+class LlamaContext:
     """A KV cache on some weights, and the passes over them.
 
     Args:
@@ -206,7 +206,7 @@ class Context:
         *,
         rows: int | None = None,
         batch: int = PREFILL_CHUNK,
-        other: Context | None = None,
+        other: LlamaContext | None = None,
         mtp: bool = False,
         outputs: LayerOutputs | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from ..base import PREFILL_CHUNK
 from ..files.gguf_file import Header
 from ..sessions.chain import ChainSession, ReturningSession
 from ..sessions.states import States
-from .context import Context, Runtime, Weights, alive
+from .context import LlamaContext, Runtime, Weights, alive
 from .hidden_states import LayerOutputs
 from .options import cache_bytes, sequences
 from .session import LlamaSession
@@ -24,9 +24,9 @@ from .session import LlamaSession
 class LlamaPlainSession(ChainSession):
     """One conversation on a cache that only goes forward. Its context is not shared."""
 
-    def __init__(self, context: Context, size: int) -> None:
+    def __init__(self, context: LlamaContext, size: int) -> None:
         super().__init__(size)
-        self._llama_context: Context | None = context
+        self._llama_context: LlamaContext | None = context
         self._vocabulary = context.weights.vocabulary
 
     def _forget(self) -> None:
@@ -61,7 +61,7 @@ class LlamaPlainSession(ChainSession):
             parts += [row[None].clone() for place, row in zip(flagged, rows, strict=True) if place in scored]
         return torch.cat(parts)[[scored.index(place) for place in places]]
 
-    def _part(self, context: Context, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
+    def _part(self, context: LlamaContext, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
         """Return the end of a pass that begins at `begin`, and the places that it scores.
 
         Scored tokens run alone, as in plain decoding: from a pass of several, CogVLM's rows are of other tokens.
@@ -70,7 +70,7 @@ class LlamaPlainSession(ChainSession):
             return begin + 1, [begin]
         return min([end, begin + PREFILL_CHUNK, *scored[:1]]), []
 
-    def _heard(self, context: Context, begin: int, end: int) -> None:
+    def _heard(self, context: LlamaContext, begin: int, end: int) -> None:
         """Keep the hidden states of a pass."""
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class LlamaHybridSession(ReturningSession[NDArray[np.uint8]], LlamaPlainSession)
     """One conversation on a cache with a recurrent state, which is copied out to be put back later. Attention's cells stay
     where they are and are cut. llama.cpp's own ways back are not used: it grants some of which it does not have the state."""
 
-    def __init__(self, context: Context, size: int, taps: Sequence[int] = ()) -> None:
+    def __init__(self, context: LlamaContext, size: int, taps: Sequence[int] = ()) -> None:
         super().__init__(context, size)
         weights = context.weights
         self._score_all = weights.layers in taps and not weights.all_last
@@ -94,14 +94,14 @@ class LlamaHybridSession(ReturningSession[NDArray[np.uint8]], LlamaPlainSession)
     def _advance(self, text: list[int], places: list[int]) -> Tensor:
         return LlamaPlainSession._read(self, text, places)
 
-    def _part(self, context: Context, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
+    def _part(self, context: LlamaContext, begin: int, end: int, scored: list[int]) -> tuple[int, list[int]]:
         if self._score_all:
             end = min(end, begin + context.rows)
             return end, list(range(begin, end))
         end = min([end, begin + PREFILL_CHUNK, *scored[context.rows : context.rows + 1]])
         return end, [place for place in scored if place < end]
 
-    def _heard(self, context: Context, begin: int, end: int) -> None:
+    def _heard(self, context: LlamaContext, begin: int, end: int) -> None:
         if self._states is not None:
             for tap in dict.fromkeys(self._states.taps):
                 self._states.write(tap, begin, context.hidden(tap, end - begin))
@@ -137,7 +137,7 @@ class Contexts:
 
     def open(
         self, runtime: Runtime, size: int, *, sequences: int, rows: int | None = None, taps: Sequence[int] = ()
-    ) -> Context:
+    ) -> LlamaContext:
         """Open a context of `size` tokens or more (see `least_context`).
 
         Raises:
@@ -148,7 +148,7 @@ class Contexts:
         inner = {tap for tap in taps if tap < weights.layers}
         outputs = LayerOutputs(inner, weights.width, PREFILL_CHUNK) if inner and weights.outputs else None
         try:
-            return Context(weights, runtime, size, sequences, rows=rows, outputs=outputs)
+            return LlamaContext(weights, runtime, size, sequences, rows=rows, outputs=outputs)
         except UserError as error:
             needed = cache_bytes(self.header, runtime, size) / 1e9
             raise UserError(

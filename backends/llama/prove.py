@@ -17,7 +17,7 @@ from ..kept import identity, keep, recall
 from ..options import LoadOptions
 from ..pass_times import Curve, pass_seconds
 from ..rounding import MOST_COST, VERSION, Rounding, drafting_gain, measure, promise
-from .context import Context, Runtime
+from .context import LlamaContext, Runtime
 from .library import version
 from .options import CACHE_TYPES, FLASH, device_name, even_runtime
 from .plain import Contexts
@@ -135,7 +135,7 @@ class Prover:
         return attention_seconds(run, self.text, self.contexts.header.number("attention.sliding_window"), self.tick)
 
 
-def attention_seconds(run: Context, text: Sequence[int], window: int, tick: Callable[[], None]) -> list[float]:
+def attention_seconds(run: LlamaContext, text: Sequence[int], window: int, tick: Callable[[], None]) -> list[float]:
     """Time passes over NODES behind texts of USUAL, one after the other, in a context of ROOM tokens and SEQUENCES;
     empty if it cannot be done. Seconds of computing of this thread, the least of some rounds: other programs do not
     count.

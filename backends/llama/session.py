@@ -15,11 +15,11 @@ from ..rounding import straightest
 from ..scores import TorchScores
 from ..sessions.states import TreeStates
 from ..sessions.tree import TreeSession
-from .context import Context, Weights, alive
+from .context import LlamaContext, Weights, alive
 from .library import last_error
 from .sequences import LeafNode, Memory, Sequences
 
-R = TypeVar("R", bound=Context)
+R = TypeVar("R", bound=LlamaContext)
 
 NO_SLOT = 1
 """The code that llama_decode returns when the cache is full; it has changed nothing."""
@@ -40,9 +40,9 @@ class LlamaSession(TreeSession[LeafNode]):
 
     _states: TreeStates | None = None
 
-    def __init__(self, context: Context, size: int, alike: bool = False, taps: Sequence[int] = ()) -> None:
+    def __init__(self, context: LlamaContext, size: int, alike: bool = False, taps: Sequence[int] = ()) -> None:
         super().__init__(size)
-        self._llama_context: Context | None = context
+        self._llama_context: LlamaContext | None = context
         self._vocabulary = context.weights.vocabulary
         self._alike = alike
         self._readers: dict[Weights, Any] = {}
@@ -99,7 +99,7 @@ class LlamaSession(TreeSession[LeafNode]):
             node.straight = above and cell == node.position
         return order
 
-    def _pass(self, context: Context, new: list[LeafNode], flagged: list[int], ascending: bool) -> Tensor:
+    def _pass(self, context: LlamaContext, new: list[LeafNode], flagged: list[int], ascending: bool) -> Tensor:
         """Run the model over the new nodes, given in the order of their cells. Return the logits of those
         at the places `flagged` [rows, vocab]; `ascending`: these are known to ascend."""
         if len(new) <= PREFILL_CHUNK and len(flagged) <= context.rows and ascending and not self._score_all:
@@ -126,7 +126,7 @@ class LlamaSession(TreeSession[LeafNode]):
         place = {row: i for i, row in enumerate(ordered)}
         return logits[[place[row] for row in flagged]]
 
-    def _decode(self, context: Context, nodes: list[LeafNode], scored: list[int], total: int, begin: int = 0) -> None:
+    def _decode(self, context: LlamaContext, nodes: list[LeafNode], scored: list[int], total: int, begin: int = 0) -> None:
         """Call llama_decode over `nodes`: those from the place `begin` on, of the `total` of the pass."""
         code = context.decode(
             [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], scored
@@ -137,7 +137,7 @@ class LlamaSession(TreeSession[LeafNode]):
             for tap in dict.fromkeys(self._states.taps):
                 self._states.write(tap, self._states.end + begin, context.hidden(tap, len(nodes)))
 
-    def reader(self, weights: Weights, make: Callable[[Context], R]) -> R:
+    def reader(self, weights: Weights, make: Callable[[LlamaContext], R]) -> R:
         """Return the context of a drafter that reads this session's keys and values; only the last
         drafter's is kept. Opening it empties the cache, so the text is then prefilled again."""
         if weights not in self._readers:
@@ -179,7 +179,7 @@ class LlamaSession(TreeSession[LeafNode]):
 class ContextMemory:
     """The cache of a context; raises UserError where llama.cpp cannot remove."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: LlamaContext) -> None:
         self.copy = context.copy
         self._remove = context.remove
 

@@ -46,7 +46,7 @@ class Unpacked(httpx2.AsyncByteStream):
         if self._unreadable or len(self._zipped) > MOST_LAYERS:
             names = ", ".join(self._unreadable or self._zipped)
             raise httpx2.DecodingError(f"compressed as {names}, which was not asked for")
-        layers = [Layer(name) for name in reversed(self._zipped)]
+        layers = [Unpacker(name) for name in reversed(self._zipped)]
         try:
             async for data in self._packed:
                 pieces = iter((data,))
@@ -61,8 +61,8 @@ class Unpacked(httpx2.AsyncByteStream):
         await self._packed.aclose()
 
 
-class Layer:
-    """One compression, or plain text that is only called so.
+class Unpacker:
+    """Unpacks one compression, or plain text that is only called so.
 
     Args:
         name: of the compression.

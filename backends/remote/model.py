@@ -18,7 +18,7 @@ from .dialects import LLAMA_SERVER, VLLM
 from .events import DONE, Chunk, Counters, EventStream, parse_chunk, parse_ids
 from .identify import Served, identify
 from .refusals import error_status, error_text, find_error, parse_wait
-from .runs import ByIds, ByTimings, Certainty, Cutter, Outcome, Run, Uncut
+from .runs import ByIds, ByTimings, Certainty, Cutter, Outcome, RemoteRun, Uncut
 from .thoughts import INFO, Parts
 from .values import count, dig, parse_json, string
 
@@ -57,7 +57,7 @@ class Patience:
 class Taker:
     """The receiver of an answer while it comes."""
 
-    run: Callable[[Run], None]
+    run: Callable[[RemoteRun], None]
     prefilling: Callable[[int, int, float], None]
     """Called with the prompt tokens read, all of them, and the seconds so far."""
     raw: str = ""
@@ -348,7 +348,7 @@ class Stream:
         self._cutter = self._cutter or choose_cutter(chunk, self._model.served, self._outcome, self._model.certainty)
         self._hand_out(self._cutter.push(chunk, self._latest))
 
-    def _hand_out(self, runs: Iterable[Run]) -> None:
+    def _hand_out(self, runs: Iterable[RemoteRun]) -> None:
         for run in runs:
             run.spans = self._taker.parts.spans(len(run.text), len(run.tokens))
             self._taker.run(run)

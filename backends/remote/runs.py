@@ -33,7 +33,7 @@ HIDDEN = (
 
 
 @dataclass(slots=True)
-class Run:
+class RemoteRun:
     """The tokens of one pass."""
 
     text: str
@@ -89,11 +89,11 @@ class Cutter(ABC):
         """Text without counters or ids, which goes into the next run."""
 
     @abstractmethod
-    def push(self, chunk: Chunk, now: float) -> list[Run]:
+    def push(self, chunk: Chunk, now: float) -> list[RemoteRun]:
         """Add a chunk that arrived `now`, in seconds; return the complete runs."""
 
     @abstractmethod
-    def finish(self, final: Counters | None) -> list[Run]:
+    def finish(self, final: Counters | None) -> list[RemoteRun]:
         """Return the rest at the end, and set the counts; `final` is None if the stream broke off."""
 
     def _take(self, text: str = "") -> str:
@@ -131,8 +131,8 @@ class ByTimings(Cutter):
         self._may_be_longer = False
         """Whether the last pass may be longer than it seems: its first token did not show, so its last may not either."""
 
-    def push(self, chunk: Chunk, now: float) -> list[Run]:
-        timings, runs = chunk.timings, list[Run]()
+    def push(self, chunk: Chunk, now: float) -> list[RemoteRun]:
+        timings, runs = chunk.timings, list[RemoteRun]()
         if timings is None:
             self._late += chunk.text
             return runs
@@ -142,11 +142,11 @@ class ByTimings(Cutter):
             self._late += chunk.text
             return runs
         if not self._plausible(timings):
-            return [*runs, Run(self._take(chunk.text), [NO_ID])] if chunk.text else runs
+            return [*runs, RemoteRun(self._take(chunk.text), [NO_ID])] if chunk.text else runs
         if self._open is None:
             if self._settled.predicted == 0 and timings.predicted > 1:  # the prompt's pass gives one token, which did not show
                 self._settled = Timings(predicted=1)
-                runs.append(Run("", [NO_ID]))
+                runs.append(RemoteRun("", [NO_ID]))
             if self._may_be_longer and timings.predicted != self._settled.predicted + 1:
                 self._doubt(HIDDEN)
             self._may_be_longer = False
@@ -160,8 +160,8 @@ class ByTimings(Cutter):
             runs += self._close(running)
         return runs
 
-    def finish(self, final: Counters | None) -> list[Run]:
-        runs, outcome, last = list[Run](), self._outcome, final.timings if final is not None else None
+    def finish(self, final: Counters | None) -> list[RemoteRun]:
+        runs, outcome, last = list[RemoteRun](), self._outcome, final.timings if final is not None else None
         if self._open is not None:
             same = last is not None and last.milliseconds == self._open.at.milliseconds
             if same and last is not None and self._plausible(last):  # an end token does not show
@@ -170,7 +170,7 @@ class ByTimings(Cutter):
         if last is not None and last.predicted > self._settled.predicted and self._plausible(last):
             runs += self._close(_OpenPass(last, last.predicted, last.predicted), ended=True)
         if self._late:
-            runs.append(Run(self._take(), []))
+            runs.append(RemoteRun(self._take(), []))
         if last is not None:
             outcome.tokens = last.predicted
             outcome.drafted = last.drafted
@@ -188,7 +188,7 @@ class ByTimings(Cutter):
         self._doubt("The server's counters contradict each other.")
         return False
 
-    def _close(self, running: _OpenPass, ended: bool = False) -> list[Run]:
+    def _close(self, running: _OpenPass, ended: bool = False) -> list[RemoteRun]:
         """Return the pass's run, behind those of the passes before it that did not show."""
         before, at = self._settled, running.at
         self._open = None
@@ -204,8 +204,8 @@ class ByTimings(Cutter):
         seconds = max(0.0, at.milliseconds - before.milliseconds) / 1000 / (hidden + 1)
         tokens -= hidden
         # Tokens that were accepted behind the end of the answer are not in it.
-        run = Run(running.text, [NO_ID] * tokens, drafted, min(accepted, tokens), seconds)
-        return [*(Run("", [NO_ID], seconds=seconds) for _ in range(hidden)), run]
+        run = RemoteRun(running.text, [NO_ID] * tokens, drafted, min(accepted, tokens), seconds)
+        return [*(RemoteRun("", [NO_ID], seconds=seconds) for _ in range(hidden)), run]
 
 
 class ByIds(Cutter):
@@ -224,7 +224,7 @@ class ByIds(Cutter):
         self._before: float | None = None
         self._lengths: list[int] = []
 
-    def push(self, chunk: Chunk, now: float) -> list[Run]:
+    def push(self, chunk: Chunk, now: float) -> list[RemoteRun]:
         ids = chunk.ids or ()
         if not ids or len(ids) > LONGEST_RUN:
             self._late += chunk.text
@@ -234,12 +234,12 @@ class ByIds(Cutter):
         text = self._take(chunk.text)
         if self._drafts is False:
             share = seconds / len(ids)
-            return [Run("", [id], seconds=share) for id in ids[:-1]] + [Run(text, [ids[-1]], seconds=share)]
+            return [RemoteRun("", [id], seconds=share) for id in ids[:-1]] + [RemoteRun(text, [ids[-1]], seconds=share)]
         self._lengths.append(len(ids))
         # The first comes from the prompt's pass.
-        return [Run(text, list(ids), accepted=len(ids) - 1 if len(self._lengths) > 1 else 0, seconds=seconds)]
+        return [RemoteRun(text, list(ids), accepted=len(ids) - 1 if len(self._lengths) > 1 else 0, seconds=seconds)]
 
-    def finish(self, final: Counters | None) -> list[Run]:
+    def finish(self, final: Counters | None) -> list[RemoteRun]:
         if final is not None:
             if final.speculation is not None:
                 self._check(final.speculation)
@@ -250,7 +250,7 @@ class ByIds(Cutter):
             length = sum(self._lengths)
             if self._drafts is not False and final.tokens not in (None, length):
                 self._doubt(f"The server counts {counted(final.tokens or 0, 'token')}, its stream {length:,}. {MERGED}")
-        return [Run(self._take(), [])] if self._late else []
+        return [RemoteRun(self._take(), [])] if self._late else []
 
     def _check(self, account: Mapping[str, Any]) -> None:
         """Compare the chunks with the server's account of its passes."""
@@ -294,15 +294,15 @@ class Uncut(Cutter):
         super().__init__(outcome)
         self._before: float | None = None
 
-    def push(self, chunk: Chunk, now: float) -> list[Run]:
+    def push(self, chunk: Chunk, now: float) -> list[RemoteRun]:
         if not chunk.text:
             return []
         seconds = now - self._before if self._before is not None else 0.0
         self._before = now
         # Nearly always a token; of a whole answer, words are nearest.
-        return [Run(chunk.text, [NO_ID] * max(1, len(_WORDS.findall(chunk.text))), seconds=seconds)]
+        return [RemoteRun(chunk.text, [NO_ID] * max(1, len(_WORDS.findall(chunk.text))), seconds=seconds)]
 
-    def finish(self, final: Counters | None) -> list[Run]:
+    def finish(self, final: Counters | None) -> list[RemoteRun]:
         if final is not None:
             account, outcome = final.speculation or {}, self._outcome
             passes = count(account.get("spec_verify_ct"))

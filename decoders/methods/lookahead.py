@@ -30,7 +30,7 @@ class LookaheadParams:
 
 
 @dataclass(slots=True)
-class Column:
+class WindowColumn:
     """One column of the window: the tokens of levels 0 … N - 2, top down; fewer while the window fills."""
 
     tokens: list[int]
@@ -83,7 +83,7 @@ class Lookahead(Drafter):
         super().__init__(params)
         self._pool = NgramPool()
         self._text = TextNgrams(self._pool, self.params.ngram, 1, self.params.guesses)
-        self._window: list[Column] = []
+        self._window: list[WindowColumn] = []
         self._shape = (0, 0)
         """W and N of the window."""
         self._context: Context | None = None
@@ -141,7 +141,7 @@ class Lookahead(Drafter):
         self._text.most = params.guesses
         self._text.follow(context.tokens)
 
-    def _open_window(self, context: Context) -> list[Column]:
+    def _open_window(self, context: Context) -> list[WindowColumn]:
         """Return the window with the pending token at its head; a new one, which has level 0 alone, if W or N have changed.
 
         Level 0 of a new window is longer by N - 2 columns: it loses one in each of the steps that add a level.
@@ -153,7 +153,7 @@ class Lookahead(Drafter):
         if self._shape != (width, params.ngram):
             self._shape = (width, params.ngram)
             tokens = draw_tokens(context.tokens, width + params.ngram - 2, params.seed, context.eos_ids)
-            self._window = [Column([token]) for token in tokens]
+            self._window = [WindowColumn([token]) for token in tokens]
         head = self._window[0]
         if head.tokens[0] != pending:
             head.tokens[0] = pending
@@ -162,7 +162,7 @@ class Lookahead(Drafter):
         return self._window
 
     @staticmethod
-    def _hang(window: list[Column], trie: Trie, context: Context) -> None:
+    def _hang(window: list[WindowColumn], trie: Trie, context: Context) -> None:
         """Add the whole window to the tree, unless the answer or the context is about to end or such a pass costs too much."""
         deepest = len(window) + len(window[0].tokens) - 2
         size = len(trie.tree) + sum(len(column.tokens) for column in window) - 1

@@ -11,7 +11,7 @@ from typing import Any
 from ...backends.base import Model
 from ...backends.loading import builtin_path
 from ...backends.options import BUILTIN
-from ...backends.transcripts import FileTokenizer, Transcript, encode_transcript, scan_transcripts
+from ...backends.transcripts import FileTokenizer, RecordedAnswer, encode_transcript, scan_transcripts
 from ...decoders import registry
 from ...decoders.base import Drafter, parse_params
 from ...decoders.past.index import Past
@@ -126,7 +126,7 @@ def earlier_answers(files: Sequence[str], encoder: FileTokenizer | None, reader:
     return list(enumerate(answers, FIRST))
 
 
-def _misfit(model: Model | None, record: Transcript, prompt: Sequence[int], response: Sequence[int]) -> str:
+def _misfit(model: Model | None, record: RecordedAnswer, prompt: Sequence[int], response: Sequence[int]) -> str:
     """Say why a model cannot evaluate a record, as the end of a sentence; "" if it can, or without a model."""
     if model is None:
         return ""
@@ -155,7 +155,7 @@ def _replayable(name: str, over_model: bool, forced: bool) -> type[Drafter]:
     return method
 
 
-def _encode(encoder: FileTokenizer | None, model: Model | None, record: Transcript) -> tuple[list[int], list[int], int]:
+def _encode(encoder: FileTokenizer | None, model: Model | None, record: RecordedAnswer) -> tuple[list[int], list[int], int]:
     """Encode prompt and response as token ids; return the EOS token too, which ends the response unless it was cut off."""
     if record.prompt_ids and record.response_ids:  # of any tokenizer
         return list(record.prompt_ids), list(record.response_ids), record.response_ids[-1] if record.ended else -1

@@ -19,7 +19,7 @@ from specchat.backends.hf.blocks import Run
 from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.lean.int8 import works
 from specchat.backends.hf.model import load_transformers
-from specchat.backends.llama.context import Context
+from specchat.backends.llama.context import LlamaContext
 from specchat.backends.llama.model import load_llama
 from specchat.backends.sessions.chain import CATCH_UP
 from specchat.backends.sessions.states import States
@@ -156,7 +156,7 @@ def beneath(name: str, session: Any) -> tuple[Any, str]:
     """Object and attribute below a session whose failure fails its pass."""
     match name:
         case "llama.cpp":
-            return Context, "decode"
+            return LlamaContext, "decode"
         case "llama":
             return session, "_forward"
     family: Any = name
@@ -167,7 +167,7 @@ def beneath(name: str, session: Any) -> tuple[Any, str]:
 @pytest.mark.parametrize("name", ["llama", *HYBRIDS, pytest.param("llama.cpp", marks=needs_llama)])
 def test_a_pass_that_fails_leaves_the_session_as_it_was(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is made to fail below the session, once part of it is done."""
-    mirror, decode = (KINDS | LLAMA)[name](), Context.decode
+    mirror, decode = (KINDS | LLAMA)[name](), LlamaContext.decode
 
     def fail(*call: Any, **_: Any) -> int:
         if name != "llama.cpp":

@@ -17,7 +17,7 @@ from specchat.backends.remote.connection import Connection
 from specchat.backends.remote.dialects import UNKNOWN
 from specchat.backends.remote.identify import Served
 from specchat.backends.remote.model import ServerModel, Taker
-from specchat.backends.remote.runs import Outcome, Run
+from specchat.backends.remote.runs import Outcome, RemoteRun
 
 
 class ScriptedBody(httpx2.AsyncByteStream):
@@ -58,7 +58,7 @@ def fake_connection(serve: Callable[[httpx2.Request], Any], model: str = "") -> 
 class ServerAnswer:
     """What the client received of a server's answer."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[RemoteRun] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
     failed: str = ""
     """The sentence of the last UserError; empty if there was none."""

@@ -35,7 +35,7 @@ MOST_CPU_BYTES = 4 << 30
 wait for memory, not for Python."""
 
 
-class Output(NamedTuple):
+class LeanOutput(NamedTuple):
     """Output of a pass, by transformers' name."""
 
     logits: Tensor
@@ -268,7 +268,7 @@ class LeanModel(nn.Module):
         position_ids: Tensor,
         use_cache: bool = True,
         logits_to_keep: Tensor | None = None,
-    ) -> Output:
+    ) -> LeanOutput:
         """Run one pass over new nodes; the names are transformers'.
 
         Args:
@@ -291,7 +291,7 @@ class LeanModel(nn.Module):
         if any(len(self.layers) in heard for heard in self.ears):
             rows = normed(last(hidden, cos, sin, attention_mask, past_key_values)[0, :n])
             self.hear(len(self.layers), rows[None])
-            return Output(head(rows if logits_to_keep is None else rows[logits_to_keep])[None])
+            return LeanOutput(head(rows if logits_to_keep is None else rows[logits_to_keep])[None])
         if logits_to_keep is not None and 2 * len(logits_to_keep) <= n and isinstance(last, LeanLayer):
             # Of a prompt nothing but the keys and values is wanted of the last layer.
             hidden = last.only(logits_to_keep, hidden, cos, sin, attention_mask, past_key_values)
@@ -300,7 +300,7 @@ class LeanModel(nn.Module):
             rows = last(hidden, cos, sin, attention_mask, past_key_values)[0, :n]
             if logits_to_keep is not None:
                 rows = rows[logits_to_keep]
-        return Output(head(normed(rows))[None])
+        return LeanOutput(head(normed(rows))[None])
 
     def hear(self, tap: int, hidden: Tensor) -> None:
         """Hand the hidden states at a tap [1, n or more, hidden width] to their receivers."""

@@ -22,7 +22,7 @@ from ...heads.formats import Target
 from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
 from ...proof import PREFIX, difference
-from ..context import PAD, Context, Weights
+from ..context import PAD, LlamaContext, Weights
 from ..hidden_states import next_states
 from ..library import library
 from ..model import LlamaModel
@@ -77,7 +77,7 @@ def load_gguf_head(format: GgufFormat, name: str, target: Model) -> Head:
         raise UserError(f"Cannot load {name}: {why}. {advice}") from None
     # The smallest context is enough, as only the target's tensors are used.
     shares = not format.reads_keys and any(tensor not in format.shapes for tensor in SHARED)
-    other = Context(target_weights, target.runtime, PAD, 1, batch=1) if shares else None
+    other = LlamaContext(target_weights, target.runtime, PAD, 1, batch=1) if shares else None
     info = format.describe(name, int(weights.lib.llama_model_n_params(weights.handle)), weights.file_type, reading)
     loaded, reads = LoadedDrafter(weights, target.runtime, other), len(reading.taps) * target_weights.width
     head: PathHead | BlockHead

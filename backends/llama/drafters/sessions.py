@@ -26,7 +26,7 @@ from ...heads.gguf_format import GgufDFlashFormat
 from ...heads.layers import scattered
 from ...heads.sessions import HeadSession, TextOnlySession
 from ...scores import TorchScores
-from ..context import Context, Runtime, Weights, alive, states_at
+from ..context import LlamaContext, Runtime, Weights, alive, states_at
 from ..hidden_states import next_states
 from ..library import last_error
 from ..options import sequences
@@ -35,7 +35,7 @@ from ..session import ClosedMemory, ContextMemory, LlamaSession
 
 FLOATS = ctypes.POINTER(ctypes.c_float)
 
-C = TypeVar("C", bound=Context)
+C = TypeVar("C", bound=LlamaContext)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class LoadedDrafter:
 
     weights: Weights
     runtime: Runtime
-    other: Context | None
+    other: LlamaContext | None
     """The target's context, if the drafter uses its embeddings or LM head."""
     mtp: bool = False
     """Whether it is the target's own MTP layer."""
@@ -65,7 +65,7 @@ def opened(kind: Callable[[], C], context: int) -> C:
         ) from None
 
 
-class StatesContext(Context):
+class StatesContext(LlamaContext):
     """A context that takes hidden states of the target."""
 
     def states_batch(self, states: Tensor, position: int, *, outputs: bool) -> tuple[Any, Any]:
@@ -92,9 +92,9 @@ class PathContext(StatesContext):
 
     Args:
         weights: the drafter's.
-        runtime, size, sequences: as `Context`.
+        runtime, size, sequences: as `LlamaContext`.
         width: of the states that go in with tokens, and of those that come out.
-        other, mtp: as `Context`.
+        other, mtp: as `LlamaContext`.
 
     Raises:
         UserError: there is not enough memory; llama.cpp's message.
@@ -107,7 +107,7 @@ class PathContext(StatesContext):
         size: int,
         sequences: int,
         width: int,
-        other: Context | None = None,
+        other: LlamaContext | None = None,
         *,
         mtp: bool = False,
     ) -> None:
@@ -248,7 +248,7 @@ class LlamaAssistantSession(TextOnlySession):
         assert isinstance(target, LlamaSession)
         weights, runtime = self._loaded.weights, self._loaded.runtime
 
-        def make(other: Context) -> PathContext:
+        def make(other: LlamaContext) -> PathContext:
             size = target.context
             return opened(lambda: PathContext(weights, runtime, size, other.rows, self._width, other, mtp=True), size)
 

@@ -21,7 +21,7 @@ import torch
 from specchat.backends import ROOT, LoadOptions, UserError, load_model
 from specchat.backends.files.gguf_file import Long, read_header
 from specchat.backends.llama import proof, trial
-from specchat.backends.llama.context import Context, Runtime, Weights
+from specchat.backends.llama.context import LlamaContext, Runtime, Weights
 from specchat.backends.llama.library import version
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.llama.options import CACHE_TYPES, FLASH, LEAST_CONTEXT, USUAL_CONTEXT, even_runtime, usual_context
@@ -155,14 +155,14 @@ def answer_ids(conversation: Conversation, prompt: list[int], draft: Drafter | N
 def pass_sizes(session: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Record the sizes of the session's passes."""
     sizes: list[int] = []
-    decode = Context.decode
+    decode = LlamaContext.decode
 
-    def counting(self: Context, tokens: Sequence[int], *rest: Any) -> int:
+    def counting(self: LlamaContext, tokens: Sequence[int], *rest: Any) -> int:
         if self is session._llama_context:
             sizes.append(len(tokens))
         return decode(self, tokens, *rest)
 
-    monkeypatch.setattr(Context, "decode", counting)
+    monkeypatch.setattr(LlamaContext, "decode", counting)
     return sizes
 
 
@@ -191,10 +191,10 @@ def test_asking_again_reads_nothing_again_and_an_edit_little(tmp_path: Path, mon
 
 
 def test_a_library_that_grants_a_wrong_way_back_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: Context, room: Any, length: int) -> bool:
+    def forgetful(self: LlamaContext, room: Any, length: int) -> bool:
         return self.remove(0, length, -1) or True  # true, and the state is that of the later token
 
-    monkeypatch.setattr(Context, "restore", forgetful)
+    monkeypatch.setattr(LlamaContext, "restore", forgetful)
     model = load("mamba2", tmp_path)
     able = model.info.capabilities
     assert (able.tree, able.chain, able.states) == (False, False, False)
@@ -430,7 +430,7 @@ def test_attention_is_timed_behind_copies_of_a_text() -> None:
     weights = Weights(builtin_gguf(), Runtime(), lambda _: True)
     for runtime in (Runtime(flash_attention=FLASH["on"], type_k=30), Runtime(flash_attention=FLASH["off"])):
         for window in (0, 512):
-            run = Context(weights, runtime, ROOM, SEQUENCES, rows=8)
+            run = LlamaContext(weights, runtime, ROOM, SEQUENCES, rows=8)
             seconds = attention_seconds(run, list(range(SEED + 8)), window, lambda: None)
             assert len(seconds) == 4
             assert min(seconds) > 0

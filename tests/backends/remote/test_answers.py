@@ -22,7 +22,7 @@ from specchat.backends.remote.events import Counters, EventStream, parse_chunk
 from specchat.backends.remote.identify import Served
 from specchat.backends.remote.model import Patience, ServerModel, Taker, choose_cutter, connect
 from specchat.backends.remote.refusals import error_status, is_context_full
-from specchat.backends.remote.runs import UNREPORTED, Certainty, Cutter, Outcome, Run
+from specchat.backends.remote.runs import UNREPORTED, Certainty, Cutter, Outcome, RemoteRun
 from specchat.backends.remote.thoughts import Parts
 
 from ...cases import cases
@@ -62,10 +62,10 @@ def answers(draw: st.DrawFn, words: st.SearchStrategy[bytes] = WORDS) -> Written
 
 def cut(
     stream: Iterable[bytes], drafts: bool | None = True, engine: str = "vLLM", certainty: Certainty = "exact"
-) -> tuple[Outcome, list[Run]]:
+) -> tuple[Outcome, list[RemoteRun]]:
     """Cut a stream into runs; each event comes 20 ms after the one before."""
     cutter: Cutter | None = None
-    runs: list[Run] = []
+    runs: list[RemoteRun] = []
     outcome, counters = Outcome(), Counters()
     for number, data in enumerate(stream):
         body = data.decode().removeprefix("data: ").strip()
@@ -83,11 +83,11 @@ def cut(
     return outcome, runs
 
 
-def lengths(runs: Iterable[Run]) -> list[int]:
+def lengths(runs: Iterable[RemoteRun]) -> list[int]:
     return [len(run.tokens) for run in runs if run.tokens]
 
 
-def joined(runs: Iterable[Run]) -> str:
+def joined(runs: Iterable[RemoteRun]) -> str:
     return "".join(run.text for run in runs)
 
 
@@ -456,7 +456,7 @@ def model_of(loop: asyncio.AbstractEventLoop, fake: FakeServer, patience: Patien
 
 
 def taker(heard: ServerAnswer) -> Taker:
-    def take(run: Run) -> None:
+    def take(run: RemoteRun) -> None:
         heard.runs.append(run)
         arrived.set()
 

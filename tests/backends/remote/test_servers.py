@@ -22,7 +22,7 @@ from specchat.backends import Sampling, UserError
 from specchat.backends.remote import connection
 from specchat.backends.remote.address import Address, find_server, quote_model
 from specchat.backends.remote.bodies import ServerRequest
-from specchat.backends.remote.encodings import MOST_PIECE, Layer
+from specchat.backends.remote.encodings import MOST_PIECE, Unpacker
 from specchat.backends.remote.identify import Served, identify
 from specchat.backends.remote.runs import Outcome
 
@@ -276,10 +276,10 @@ def test_a_small_body_may_hold_a_large_one() -> None:
     body = b": hm\n" * 500_000 + ANSWER
     once = gzip.compress(body, mtime=0)
     twice = gzip.compress(once, mtime=0)
-    pieces = list(Layer("gzip").push(once))
+    pieces = list(Unpacker("gzip").push(once))
     assert (b"".join(pieces) == body, max(map(len, pieces))) == (True, MOST_PIECE)
     for end in range(1500, 1600):  # the first large piece ends here; nothing of it waits for more
-        assert b"".join(Layer("gzip").push(once[:end])) == zlib.decompressobj(47).decompress(once[:end])
+        assert b"".join(Unpacker("gzip").push(once[:end])) == zlib.decompressobj(47).decompress(once[:end])
     heard, _ = hear(always(200, twice, {"Content-Encoding": "gzip, gzip"}), CHAT)
     assert (heard.text, heard.failed, len(twice) < 2000) == ("Hi", "", True)
 
