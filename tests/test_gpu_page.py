@@ -20,7 +20,9 @@ from .cases import only_full
 
 
 def bench_of(room: Path, minutes: float, **results: Any) -> Bench:
-    return Bench(torch.device("cpu"), "tiny", None, None, None, room, time.monotonic() + 60 * minutes, dict(results))
+    return Bench(
+        torch.device("cpu"), "tiny", None, None, None, room, deadline=time.monotonic() + 60 * minutes, results=dict(results)
+    )
 
 
 @only_full

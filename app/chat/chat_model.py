@@ -129,7 +129,7 @@ class ChatModel:
         return f"{self.model} on {self.info.backend}"
 
     def about(self) -> About:
-        return About(self.model, self.info, self.load, self.method, self.settings, self.options, self.pieces)
+        return About(self.model, self.info, self.load, self.method, self.settings, options=self.options, pieces=self.pieces)
 
     def request(self) -> dict[str, Any]:
         """Return the request for the next answer, as `Answer.asked` has it."""

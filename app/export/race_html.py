@@ -171,7 +171,8 @@ def photo_finish(record: RaceRecord) -> list[Finish]:
     shares = bars(speedups, speeds, [lane.answer.figures.tokens_per_step for lane in record.lanes])
     results = zip(record.lanes, lane_names(record), shares, speeds, speedups, strict=True)
     return [
-        Finish(lane, name, share, speed, record.unit, speedup, record.slowed) for lane, name, share, speed, speedup in results
+        Finish(lane, name, share, speed, record.unit, speedup, slowed=record.slowed)
+        for lane, name, share, speed, speedup in results
     ]
 
 

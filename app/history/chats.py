@@ -295,7 +295,7 @@ def clean_title(title: str) -> str:
 def _row(row: Any) -> ChatRow:
     id, title, created, changed, model, answers, parent, deleted_at = row
     name, model = one_line(title), one_line(model)
-    return ChatRow(id, name, created, changed, model, answers, parent, deleted_at is not None)
+    return ChatRow(id, name, created, changed, model, answers, parent=parent, deleted=deleted_at is not None)
 
 
 def _excerpt(text: str, word: str) -> tuple[str, str, str]:

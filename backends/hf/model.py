@@ -180,7 +180,9 @@ def load_transformers(
             f"The weights in {folder} are missing {counted(len(missing), 'tensor')} that config.json asks for, such as "
             f"{missing[0]}. Download the model again."
         )
-    model = prove_model(module, weights, parameters, codec, name, folder, options, progress=progress, cancelled=cancelled)
+    model = prove_model(
+        module, weights, parameters, codec, name=name, folder=folder, options=options, progress=progress, cancelled=cancelled
+    )
     model.info = replace(model.info, load_seconds=time.perf_counter() - start)
     if not half:
         return model
@@ -197,10 +199,10 @@ def prove_model(
     weights: int,
     parameters: int,
     codec: TextCodec,
+    *,
     name: str,
     folder: Path,
     options: LoadOptions,
-    *,
     progress: StageProgress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TransformersModel:
@@ -231,7 +233,7 @@ def prove_model(
             long = runner.device.type != "cpu" or parameters <= LARGE
             proven = with_bits(proven, text, tick, context=limit, long=long, exact=options.exact)
             if proven.capabilities.chain:
-                curve, timed = _pass_times(proven.runner, text, parameters, folder, limit, options, tick)
+                curve, timed = _pass_times(proven.runner, text, parameters, folder, limit=limit, options=options, tick=tick)
     except (Cancelled, UserError):
         raise
     except Exception as error:
@@ -300,6 +302,7 @@ def _pass_times(
     text: Sequence[int],
     parameters: int,
     folder: Path,
+    *,
     limit: int,
     options: LoadOptions,
     tick: Callable[[], None],

@@ -63,7 +63,8 @@ class Int8(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None, scales: Tensor | None = None) -> None:
         super().__init__()
-        self.out_features, self.in_features = weight.shape
+        self.out_features = weight.shape[0]
+        self.in_features = weight.shape[1]
         whole, scales = rounded_rows(weight) if scales is None else (weight.detach().to(torch.int8), scales.float())
         self._kernel = Kernel(whole, scales[:, 0])
         self.bias = None if bias is None else bias.detach().float()
@@ -100,7 +101,8 @@ class Int8Table(nn.Module):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        self.num_embeddings, self.embedding_dim = weight.shape
+        self.num_embeddings = weight.shape[0]
+        self.embedding_dim = weight.shape[1]
         self._dtype = weight.dtype
         self._whole, self._scales = rounded_rows(weight)
 

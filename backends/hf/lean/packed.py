@@ -36,7 +36,8 @@ class Packed(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        self.out_features, self.in_features = weight.shape
+        self.out_features = weight.shape[0]
+        self.in_features = weight.shape[1]
         wide = weight.dtype != torch.float32 and self.out_features >= WIDE * self.in_features
         self._packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), 1 if wide else ROWS)
         self.bias = None if bias is None else bias.detach()

@@ -434,7 +434,7 @@ def downloads() -> Iterator[Downloads]:
 
 def start(downloads: Downloads, spec: str = "me/tiny") -> Download:
     kind: Literal["gguf", "safetensors"] = "gguf" if ":" in spec else "safetensors"
-    return downloads.start(Offer(spec, kind, "", (), len(WEIGHTS) + 2, len(WEIGHTS), 0))
+    return downloads.start(Offer(spec, kind, "", (), len(WEIGHTS) + 2, weights=len(WEIGHTS), cached=0))
 
 
 def stalled(hub: Hub, downloads: Downloads, tmp_path: Path, spec: str = "me/tiny") -> Download:

@@ -48,7 +48,7 @@ def drive(
     notes: list[str] = []
     while len(text) < len(prompt) + tokens:
         room = len(prompt) + tokens - len(text) - 1
-        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, models, model))
+        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), draft_models=models, model=model))
         steps[tree.via] += 1
         if auto.note:
             notes.append(auto.note)
@@ -111,7 +111,8 @@ def test_what_nodes_cost_decides_which_trees_take_part(
         every += steps
     assert steps[other] == 0
     assert every[reader] > 0 or reader == "lookup", "this text has nothing to copy"
-    context = Context(prompt, builtin_model.open_session(), Sampling(), 50, frozenset(), True, [draft_model], builtin_model)
+    session = builtin_model.open_session()
+    context = Context(prompt, session, Sampling(), 50, frozenset(), draft_models=[draft_model], model=builtin_model)
     assert ("tree" in auto._available(context)) == (slope == 0)
 
 
