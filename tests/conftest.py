@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def data_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No test touches the chats of whoever runs it."""
+    """No test touches the user's chats."""
     os.environ["SPECCHAT_DATA"] = str(tmp_path_factory.mktemp("data"))
 
 

@@ -91,8 +91,8 @@ def test_slash_commands_exist(page: Path) -> None:
 
 
 def shell_lines(page: Path) -> Iterator[str]:
-    """The `specchat …` lines of a page's code blocks, without what is said beside them. Not those with optional parts or a text
-    of several lines."""
+    """The `specchat …` lines of a page's code blocks, without their comments. Not those with optional parts or a text of
+    several lines."""
     for block in re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             for command in re.findall(r"^(?:\$ )?(specchat\b.*)|\| (specchat\b[^|]*)", line):

@@ -93,7 +93,7 @@ def blind(rng: np.random.Generator) -> Tree:
 
 def several(rng: np.random.Generator) -> Tree:
     """A tree of two drafters: a child drawn from Q and two from Q_BLIND, a token that both drew is one node, a certain child
-    beside them, and below each node what its drafters draw there."""
+    as well, and below each node what its drafters draw there."""
     tree, children = Tree.root(0), dict[tuple[int, int], int]()
 
     def hang(parent: int, q: Any, draws: Sequence[int], then: Draws | None = None) -> Draws:

@@ -248,7 +248,9 @@ class Talk:
         rng, world, prompt = self.rng, self.world, self.next_prompt()
         sampling, constraint = rng.choice(SAMPLINGS), rng.choice(("", "", *world.constraints))
         whole = world.answer(prompt, sampling, constraint)
-        eos = world.ends if constraint else (whole[rng.randrange(len(whole))],) if rng.random() < 0.2 else ()
+        eos = world.ends if constraint else ()
+        if not constraint and rng.random() < 0.2:
+            eos = (rng.choice(whole),)
         limit = rng.choice((TOKENS, TOKENS, rng.randint(1, TOKENS)))
         expected = whole[: next((i for i, token in enumerate(whole, 1) if token in eos), len(whole))][:limit]
         case = f"{way}, {sampling}, {constraint}, {eos}: {prompt}"

@@ -399,8 +399,8 @@ def test_a_fresh_answer_begins_with_empty_pools(desk: Desk, fresh: bool) -> None
 
 class Pipe:
     def __init__(self) -> None:
-        self.read_end, self.write_end = os.pipe()
-        self.outbox = Outbox(self.write_end)
+        self.read_end, write_end = os.pipe()
+        self.outbox = Outbox(write_end)
         self.lines = os.fdopen(self.read_end, "rb")
 
     def fill(self) -> Event:

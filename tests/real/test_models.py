@@ -59,7 +59,8 @@ def test_races_through_the_engine(model: Model, path: Path, page: models.Page, t
 def test_doctor(path: Path, page: models.Page) -> None:
     """`specchat doctor MODEL` says what the model can do, and ends well."""
     ran = subprocess.run([sys.executable, "-m", "specchat", "doctor", str(path)], capture_output=True, text=True, check=False)
-    page.add(path.name, f"**`specchat doctor`** ended with {ran.returncode}:", "", "```", *ran.stdout.splitlines(), "```", "")
+    fenced = ["```", *ran.stdout.splitlines(), "```"]
+    page.add(path.name, f"**`specchat doctor`** ended with {ran.returncode}:", "", *fenced, "")
     assert "Traceback" not in ran.stdout + ran.stderr
     assert ran.returncode == 0, ran.stderr[-2_000:]
 
@@ -160,10 +161,8 @@ class Comparison:
         cost = tally.seconds / tally.tokens / (self.plain.seconds / self.plain.tokens) if tally.tokens else 0.0
         rate = tally.tokens / tally.passes if tally.passes else 0.0
         figures = [f"{figure:.2f}" if figure else "" for figure in (rate, cost)]
-        return [
-            *(f"`{name}`", tally.answers or len(self._wanted), len(tally.different), *figures),
-            "; ".join(tally.different[:3]),
-        ]
+        answers, different = tally.answers or len(self._wanted), tally.different
+        return [f"`{name}`", answers, len(different), *figures, "; ".join(different[:3])]
 
 
 def _method(name: str) -> Write:

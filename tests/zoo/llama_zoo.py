@@ -100,7 +100,7 @@ class Plain:
 
 
 def run(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
-    """Compare one architecture's text (see `on_transformers`), in a process of its own: where something is wrong,
+    """Compare one architecture's text (see `on_transformers`), in a new process: where something is wrong,
     llama.cpp may end it."""
     with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder, ProcessPoolExecutor(1, PROCESSES) as pool:
         try:

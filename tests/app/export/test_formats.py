@@ -183,9 +183,9 @@ def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, way: s
     assert {tag for tag, _ in page.tags} <= set(
         "html head meta title style body header main div span b p details summary".split()
     )
-    assert {key for _, attrs in page.tags for key in attrs} <= {
-        *("lang", "charset", "http-equiv", "content", "name", "class", "title", "data-method")
-    }
+    assert {key for _, attrs in page.tags for key in attrs} <= set(
+        "lang charset http-equiv content name class title data-method".split()
+    )
     assert not page.strange
     said = [text.rstrip("\n") for kind, text in page.blocks if kind == "answer"]
     wanted = ["".join(map(visible, parts(answer))) for answer in chat.transcript.answers()]

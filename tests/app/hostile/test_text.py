@@ -135,7 +135,9 @@ def test_what_run_writes_on_a_terminal_has_no_sequences_but_its_own(text: str) -
     answer.finish("eos", text)
     output.write(answer.runs)
     notes = Notes("always")
-    notes._stream, notes._moves, notes.depth = terminal, True, 256
+    notes._stream = terminal
+    notes._moves = True
+    notes.depth = 256
     notes.progress(text)
     notes.sentence(text)
     assert calm(OWN.sub("", terminal.getvalue()), line=False)
@@ -204,10 +206,11 @@ def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
 @given(TEXTS, TEXTS, st.integers(0, 10**12), st.integers(8, 90))
 def test_what_the_hub_answers_is_shown_as_text(name: str, other: str, size: int, cells: int) -> None:
     offers = tuple(
-        Offer(f"{name}:{other}", kind, other, (name, other), size, size, size // 2) for kind in ("gguf", "safetensors")
+        Offer(f"{name}:{other}", kind, other, (name, other), size, weights=size, cached=size // 2)
+        for kind in ("gguf", "safetensors")
     )
     for repository in (
-        Repository(name, other, other, size, size, 1, True, offers),
+        Repository(name, other, other, size, size, 1, gated=True, offers=offers),
         Repository(name, other, name, remark=other),
     ):
         for row in offer_rows(repository, None, LoadOptions(), {}):

@@ -446,7 +446,7 @@ def _load(pipe: Connection, path: str, log: str) -> None:
 
 
 def check_load(path: Path, log: Path) -> None:
-    """Load in a process of its own: it loads, or there is one sentence. It takes no more than 1.5 GB, and where it ends the
+    """Load in a new process: it loads, or there is one sentence. It takes no more than 1.5 GB, and where it ends the
     process the cause is in the log."""
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["specchat.backends.hf.model", "specchat.backends.llama.model", __name__])

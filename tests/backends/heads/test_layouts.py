@@ -159,7 +159,7 @@ def mtp(_: Path, family: Family) -> Made:
 
 
 class TorchReference:
-    """The torch drafter behind a GGUF file, in a session of its own for each text; the target's states are random."""
+    """The torch drafter behind a GGUF file, in a new session for each text; the target's states are random."""
 
     vocabulary = LLAMA_VOCAB
 

@@ -72,7 +72,7 @@ def test_other_families_keep_their_own_pass(kind: str) -> None:
 
 
 class Adapted(nn.Linear):
-    """A linear layer that somebody has changed."""
+    """A changed linear layer."""
 
 
 def hooked(module: Any) -> None:

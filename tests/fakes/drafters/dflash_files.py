@@ -103,7 +103,7 @@ def write_dflash(
         case "speculators":
             whole = {
                 "architectures": ["DFlashSpeculator"],
-                "speculators_model_type": "dflash2" if paths == "dflash2" else "dspark" if paths else "dflash",
+                "speculators_model_type": {"": "dflash", "dflash2": "dflash2"}.get(paths, "dspark"),
                 "draft_vocab_size": drafted, "block_size": block, "mask_token_id": mask,
                 "aux_hidden_state_layer_ids": list(taps) if taps else None, "sliding_window_non_causal": False,
                 "sample_from_anchor": bool(paths) and paths != "dflash2", **more, "transformer_layer_config": figures,

@@ -68,8 +68,8 @@ def gemma() -> TransformersModel:
 
 
 def whole_assistants() -> Any:
-    """While it is open, transformers makes assistants. The class of 5.23 takes their layers, none of which has keys of its own,
-    for a mistake."""
+    """While it is open, transformers makes assistants. The class of 5.23 takes their layers, which all reuse keys, for a
+    mistake."""
     from transformers import Gemma4TextConfig
 
     every = property(lambda config: ["reuse" if config.num_kv_shared_layers else None] * config.num_hidden_layers)
