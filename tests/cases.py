@@ -1,4 +1,4 @@
-"""How much a test tries: a sample in `make test`, everything in `make test-all`, which sets SPECCHAT_FULL=1."""
+"""The size of a test: a sample in `make test`, everything in `make test-all`, which sets SPECCHAT_FULL=1."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ ELSEWHERE = set(
 """Options of other programs."""
 
 OTHER_KEYS = {"alt+n", "F12", "ctrl+b", "shift+tab", "alt+b", "alt+f"}
-"""In examples, tmux's, of every text field, and what a terminal sends instead of another key."""
+"""Keys of examples, of tmux, of every text field, and those that terminals send instead of others."""
 
 ONCE = "c4f12999"
 """The commit with the benchmarks that were run once; pages that name such ones name it."""
@@ -48,7 +48,7 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of a page's headings."""
+    """Return GitHub's anchors of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -56,7 +56,7 @@ def fake_connection(serve: Callable[[httpx2.Request], Any], model: str = "") -> 
 
 @dataclass
 class ServerAnswer:
-    """What the client received of a server's answer."""
+    """The client's events of a server's answer."""
 
     runs: list[RemoteRun] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)

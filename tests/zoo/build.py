@@ -141,7 +141,7 @@ TIE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What the model's own library writes and scores, to compare with."""
+    """The text and the scores of the model's own library, to compare with."""
 
     writes: Callable[[Sequence[int], int], list[int]]
     """Its greedy answer to a prompt, of a number of tokens."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .tour import Tour
 
 TourStart = Literal["begin", "offer", ""]
-"""What a new chat does about the tour: begin it, offer it to a new user in a line, or nothing."""
+"""The start of a new chat: begin the tour, offer it to a new user in a line, or neither."""
 
 
 class Tours:
