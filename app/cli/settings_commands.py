@@ -70,7 +70,7 @@ def show(
 
 @settings_commands.command()
 def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
-    """Print the value of a setting; nothing if it is not set."""
+    """Print the value of a setting, or its default; nothing if it has neither."""
     setting = _setting(_layers(context.obj or {}, preset), key)
     value = setting["value"]
     if json:

@@ -73,7 +73,7 @@ class Pairing:
 def pair(library: Library, target: FoundModel, draft: FoundModel) -> Pairing:
     """Judge whether a model can draft for a target. Reads both vocabularies, so it blocks."""
     if (head := draft.card.head) is not None:
-        if draft.spot.spec == BUILTIN_EAGLE:  # it ships for both runtimes; the one for the target's is loaded
+        if draft.spot.spec == BUILTIN_EAGLE:  # it ships as a file for each runtime; the target's is loaded
             file = builtin_gguf if target.card.backend == "llama.cpp" else builtin_path
             head = library.card(file(BUILTIN_EAGLE)).head or head
         return _fits(library, target, draft, head)
@@ -128,8 +128,8 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
 
 
 def drafter_kinds(target: FoundModel) -> list[DrafterKind]:
-    """List the kinds of trained drafter to look for on the Hub; a checkpoint with MTP layers only if
-    the model's own has none."""
+    """List the kinds of trained drafter to look for on the Hub; MTP layers only if
+    the target's own files have none."""
     if target.spot.spec == BUILTIN:
         return []
     family = re.sub("[^a-z0-9]|text$|forcausallm$", "", target.card.architecture.lower())

@@ -34,7 +34,7 @@ class SavedChat:
     def heading(self) -> dict[str, Any]:
         """The chat's model for a heading, or the names of all models that answered."""
         names = dict.fromkeys(model for answer in self.transcript.answers() if (model := answer.asked.get("model")))
-        only = all(name == self.model.get("asked") for name in names)  # in a file it may be any value, unhashable too
+        only = all(name == self.model.get("asked") for name in names)  # no set: what a file holds may be unhashable
         return self.model if only else {"name": ", ".join(map(short_name, names))}
 
     @property

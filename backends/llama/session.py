@@ -33,8 +33,8 @@ class LlamaSession(TreeSession[LeafNode]):
     Args:
         context: llama.cpp's, for this session alone.
         size: most tokens, committed and tentative together.
-        alike: attention computes each node by itself, so only the order of the cells that it sees can change a bit. Then the
-            likeliest path gets the cells of plain decoding, and `exact` counts the leading nodes of a path that have them.
+        alike: attention computes each node independently, so its bits depend on the order of the cells that it sees.
+            Then the likeliest path gets the cells of plain decoding; `exact` counts the leading nodes that have them.
         taps: as `Model.open_session`.
     """
 

@@ -56,7 +56,7 @@ def fake_connection(serve: Callable[[httpx2.Request], Any], model: str = "") -> 
 
 @dataclass
 class ServerAnswer:
-    """The client's events of a server's answer."""
+    """Runs, outcome and error of a server's answer, as the client received them."""
 
     runs: list[RemoteRun] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)

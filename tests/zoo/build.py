@@ -19,7 +19,7 @@ from ..fakes.answers import one_by_one
 from .architectures import CONTEXT, VARIANTS, VOCAB, NotCovered, configuration, line
 
 MOST_PARAMETERS = 5_000_000
-"""Most parameters of a tiny model: one with more has a size whose name SMALL lacks."""
+"""Most parameters of a tiny model: one with more has a size that `architectures.SMALL` does not name."""
 
 SPREADS = (0.25, 0.5, 1.0)
 """Standard deviations of weights, tried until one gives varied answers. Layers that norm what they add need larger ones."""
@@ -114,7 +114,7 @@ class Tiny:
 
 def prompts_around(lengths: Iterable[int], limit: int, counts: Sequence[int] = ()) -> list[list[int]]:
     """Make prompts of 1 and 14 tokens, and for each of `lengths` a little shorter, as long, and three
-    times as long, as far as they leave room; one near the end of a short context. Or of `counts`."""
+    times as long, as far as there is room; and one near the end of a short context. Given `counts`, of these lengths."""
     around = {14, *(count for length in lengths for count in (length - 5, length, 3 * length))}
     around = {count for count in around if 1 < count <= limit - ROOM}
     if limit <= CONTEXT:

@@ -160,8 +160,8 @@ class TuneSearch:
             alive = math.ceil(alive / REDUCTION)
             before = size
         token_seconds = self.seconds / self.tokens if self.tokens else 0.0
-        blocks = 1 - TIME_SHARE if self.blocks.sets else 1.0
-        return token_seconds * (answers * self.request.max_tokens + (len(self.specs) + 1) * WARM_UP_TOKENS) / blocks
+        answers_share = 1 - TIME_SHARE if self.blocks.sets else 1.0
+        return token_seconds * (answers * self.request.max_tokens + (len(self.specs) + 1) * WARM_UP_TOKENS) / answers_share
 
     def too_little(self, prompts: int) -> str:
         """Explain why `prompts` prompts that both the best candidate and plain decoding have answered
@@ -290,8 +290,8 @@ def with_blocks(specs: Sequence[Spec], blocks: Blocks, layers: int) -> list[Spec
 
 
 def without_tuning(settings: Settings) -> Settings:
-    """Return the settings without those of methods in the model's own table, where an earlier search wrote them: they would
-    change every candidate."""
+    """Return the settings without those of methods in the model's own table. An earlier search wrote them there, and they
+    would change every candidate."""
     layers = layers_of(settings)
     name, table = layers.of_model()
     tuned = {join(("models", name, *split(key))) for key in table if split(key)[0] == "methods"}
@@ -305,7 +305,7 @@ def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec
 
     def measure(item: Item, spec: Spec) -> Measurement:
         lab.check()
-        limit = request.max_tokens if search.progress is not silent else WARM_UP_TOKENS  # `tune` sets it after warming up
+        limit = request.max_tokens if search.progress is not silent else WARM_UP_TOKENS  # `silent` while warming up
         started = time.monotonic()
         row = answer_one(bench, lab, item, spec, {}, limit)
         search.tokens += row.get("count", 0)
@@ -331,7 +331,7 @@ def present_method(settings: Settings, specs: Sequence[Spec], unavailable: Mappi
 
 def unclear(search: TuneSearch, pick: str) -> str:
     """Explain why a pick is not saved: the interval of its speedup over the present method, or over
-    plain decoding if it is the present method itself, contains 1. Empty if it is clearly faster."""
+    plain decoding if it is the present method itself, is not above 1. Empty if it is clearly faster."""
     other = search.present if search.present != pick else BASE
     pairs = search.pairs(pick, search.items, other)
     if pairs and (interval([[pair] for pair in pairs])[1] or 0) > 1:

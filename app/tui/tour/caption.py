@@ -15,7 +15,7 @@ GUTTER = 10
 
 
 class Caption(Widget):
-    """The caption of the tour: at the left the step and the key that ends it, then a sentence
+    """The caption of the tour: at the left the step and the key that ends the tour, then a sentence
     and its figures or keys."""
 
     DEFAULT_CSS = """

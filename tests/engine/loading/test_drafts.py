@@ -246,7 +246,7 @@ def test_a_bad_model_file_costs_one_answer_or_load(client: EngineClient, tmp_pat
     def made(**values: Any) -> str:
         return str(changed(builtin_gguf(), tmp_path / "model.gguf", {key.replace("__", "."): values[key] for key in values}))
 
-    # An endless template ends with the answer.
+    # Cancelling the answer also ends a template that would never finish.
     loaded = load(client, made(tokenizer__chat_template=ENDLESS))
     assert isinstance(loaded, Loaded), loaded
     id = client.generate(messages=CHAT)
