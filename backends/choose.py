@@ -210,7 +210,7 @@ def _read_once(rows: Tensor, compute: Callable[[list[Tensor] | None], Tensor]) -
     numbers = compute(doubts)
     if not doubts:
         return numbers.tolist()
-    doubtful = torch.stack(doubts).any().double().expand(numbers.shape[0], 1)
+    doubtful = torch.stack(doubts).any().to(numbers.dtype).expand(numbers.shape[0], 1)
     read: list[list[float]] = torch.cat([doubtful, numbers], -1).tolist()
     return compute(None).tolist() if read[0][0] else [row[1:] for row in read]
 
@@ -332,7 +332,7 @@ def candidates(
                     [(token, float(1 / np.exp(one - one[token]).sum()))] for token, one in zip(best.tolist(), rows, strict=True)
                 ]
         probabilities = row.float().amax(-1).sub(row.float().logsumexp(-1)).exp()
-        return [[(int(token), p)] for token, p in torch.stack([best.double(), probabilities.double()], -1).tolist()]
+        return [[(int(token), p)] for token, p in torch.stack([best.float(), probabilities], -1).tolist()]
     if sampling.greedy and row.device.type == "cpu":
         guesses = _few(row.float(), count)
         if guesses is not None:
@@ -343,7 +343,8 @@ def candidates(
             values, ids = shortlist(row.float(), count, doubts)
             values, order = values.sort(dim=-1, descending=True, stable=True)
             probs = (values - row.float().logsumexp(-1, keepdim=True)).exp()
-            return torch.cat([ids.gather(-1, order).double(), probs.double()], -1)
+            # Ids are exact in float32 below 2^24, and MPS has no float64.
+            return torch.cat([ids.gather(-1, order).float(), probs], -1)
         if attempts is None:
             keys = [noise_key(sampling.seed, position) for position in positions]
         else:

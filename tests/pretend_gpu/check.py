@@ -16,6 +16,7 @@ from . import device  # isort: skip  (torch learns of the device before anything
 import torch
 
 from specchat.backends import LoadOptions, Model, Sampling, load_model
+from specchat.backends.choose import candidates
 from specchat.backends.grammars.constraint import Constraint
 from specchat.backends.hf import model as loading
 from specchat.backends.hf.graphs.graphs import CHOICE
@@ -98,6 +99,12 @@ def over_two_devices() -> Iterator[None]:
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     """Run all cases; in `make test` on one prompt each, and without graphs only some."""
+    logits = torch.randn(4, 2000, generator=torch.Generator().manual_seed(1))
+    for count in (1, 3):
+        with device.without_float64():
+            guesses = candidates(logits.to("gpu"), count, Sampling(), range(4))
+        same = [[token for token, _ in row] for row in guesses] == logits.topk(count).indices.tolist()
+        yield f"{count} guesses without float64", {"same": same, "label": "identical", "drafted": 1, "waits": 0, "places": {}}
     text, model_run = (PROMPTS, PROMPTS) if FULL else (COPY, STORY)
     cpu = load("builtin", "cpu")
     plain = {method: Case(cpu, method, text) for method in FREE}

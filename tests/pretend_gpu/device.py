@@ -118,6 +118,16 @@ def _check(name: str, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequ
         _note("read")
 
 
+@contextmanager
+def without_float64() -> Iterator[None]:
+    """Refuse tensors of float64, as MPS does."""
+    _thread.single = True
+    try:
+        yield
+    finally:
+        _thread.single = False
+
+
 def _run(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run one operation below autograd, on the data."""
     name = func._schema.name.rpartition("::")[2]
@@ -137,6 +147,8 @@ def _run(func: Any, *args: Any, **kwargs: Any) -> Any:
     result = work(*plain_args, **plain_kwargs)
     if any(isinstance(tensor, GpuTensor) and tensor.shape != tensor.held.shape for tensor in tensors):
         raise NotImplementedError(f"{name} changes a shape in place")
+    if device is not None and getattr(_thread, "single", False) and getattr(result, "dtype", None) == torch.float64:
+        raise RuntimeError(f"{name}: this device has no float64")
     if device is not None and getattr(_thread, "captured", None) is not None:
         _thread.captured.append((work, plain_args, plain_kwargs, result))
     # Outside and inside inference mode a view is what its base is.
