@@ -21,13 +21,6 @@ SHIPPED = {BUILTIN: "target", BUILTIN_DRAFT: "draft", BUILTIN_EAGLE: "eagle"}
 """Models that ship with specchat: name → folder in builtin/weights."""
 
 
-def draft_names(value: object) -> list[str]:
-    """List the names in an option `draft_model`, which is one name, several, or None."""
-    if isinstance(value, str):
-        return [value] if value else []
-    return [str(name) for name in value] if isinstance(value, list | tuple) else []
-
-
 def draft_label(number: int) -> str:
     """Name one of several draft models that draft together, in the order in which they were given: draft, draft-2, draft-3.
     `number` counts from 0."""

@@ -36,6 +36,7 @@ from .messages import (
     Work,
     Worked,
 )
+from .options import ModelSelection
 from .wire import dump, parse
 
 QUIT_SECONDS = 1.0
@@ -102,9 +103,9 @@ class EngineClient:
         """Send a command; without a process Load and Generate start one, and other commands are dropped."""
         self._outgoing.put(command)
 
-    def load(self, model: str, **options: Any) -> int:
-        """Send a Load; options are its fields. Returns its id."""
-        command = Load(self.next_id(), model, **options)
+    def load(self, selection: ModelSelection) -> int:
+        """Send a Load. Returns its id."""
+        command = Load(self.next_id(), selection)
         self.send(command)
         return command.id
 
@@ -299,10 +300,10 @@ class EngineClient:
 def models_to_load(command: Command) -> str:
     """Name the models that a command loads; "" if it loads none."""
     match command:
-        case Load():
-            return " with ".join((command.model, *command.drafts))
+        case Load(selection=selection):
+            return " with ".join((selection.model, *selection.draft_model))
         case LoadSecondary():
-            return command.model
+            return command.selection.model
     return ""
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,14 +20,10 @@ from ..decoders.conversation import Conversation
 from ..decoders.parts.ahead import OwnThread
 from ..decoders.parts.proposers import mismatch, shorter
 from ..errors import UserError
-from .messages import Load
+from .options import ModelSelection
 
 OPTION = re.compile(r"--(?=(device|dtype|threads)\b)")
 """The dashes of options that the draft model has too."""
-
-
-def load_options(command: Load) -> LoadOptions:
-    return LoadOptions(**{f.name: getattr(command, f.name) for f in fields(LoadOptions)})
 
 
 class Drafters:
@@ -36,7 +32,7 @@ class Drafters:
     Those that the load names are located before the target is loaded, so that a wrong name costs nothing, and loaded after it.
 
     Args:
-        command: names the target and perhaps its drafters.
+        selection: the target, and perhaps its drafters.
         progress: called at each stage.
         cancelled: polled; answering True raises Cancelled.
 
@@ -45,11 +41,11 @@ class Drafters:
     """
 
     def __init__(
-        self, command: Load, progress: StageProgress | None = None, cancelled: Callable[[], bool] | None = None
+        self, selection: ModelSelection, progress: StageProgress | None = None, cancelled: Callable[[], bool] | None = None
     ) -> None:
-        target = self.target_options = load_options(command)
-        self._options = _draft_options(command)
-        self._own_threads = command.draft_threads is not None
+        target = self.target_options = selection.target_options()
+        self._options = _draft_options(selection)
+        self._own_threads = selection.draft_threads is not None
         self._target: Model | None = None
         self._named: dict[str, Loader] = {}
         """The draft models that the load names."""
@@ -65,7 +61,7 @@ class Drafters:
         """The reason why the target's MTP layer cannot be used, if it has one."""
         self._built_in_head: Loader | None = None
         """The built-in target's trained drafter, which the first method that needs it loads."""
-        for spec in command.drafts:
+        for spec in selection.draft_model:
             # A built-in head ships for both runtimes: choose the one for the target's.
             options = replace(self._options, backend=target.backend) if spec == BUILTIN_EAGLE else self._options
             try:
@@ -81,9 +77,9 @@ class Drafters:
                 )
             else:
                 self._named_head = spec, loader
-                if command.model == BUILTIN and target.backend == "auto":
+                if selection.model == BUILTIN and target.backend == "auto":
                     self.target_options = replace(target, backend=loader.head.runtime)
-        unnamed = command.model == BUILTIN and not command.drafts
+        unnamed = selection.model == BUILTIN and not selection.draft_model
         if unnamed and any(builtin_path(BUILTIN_DRAFT).glob("*.safetensors")):
             self._built_in = BUILTIN_DRAFT
 
@@ -267,16 +263,16 @@ def refusals(model: Model, drafts: Drafters | None) -> dict[str, str]:
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _draft_options(command: Load) -> LoadOptions:
+def _draft_options(selection: ModelSelection) -> LoadOptions:
     """Return the options of the draft model's load. A revision is one of the target's
     repository."""
-    target, device, dtype = load_options(command), command.draft_device, command.draft_dtype
+    target, device, dtype = selection.target_options(), selection.draft_device, selection.draft_dtype
     return replace(
         target,
         device=target.device if device is None else device,
         dtype=target.dtype if dtype is None else dtype,
         kv_type=target.kv_type if dtype is None else "auto",
-        threads=target.threads if command.draft_threads is None else command.draft_threads,
+        threads=target.threads if selection.draft_threads is None else selection.draft_threads,
         context=None,
         revision=None,
         chat_template="",

@@ -12,7 +12,7 @@ from typing import Any
 from ..backends.info import ModelInfo as ModelInfo
 from ..decoders.step import FIELDS as FIELDS
 from ..decoders.step import StepRecord as StepRecord
-from .options import DraftOptions, LoadOptions, RequestOptions, draft_names
+from .options import ModelSelection, RequestOptions
 
 
 class Command:
@@ -27,8 +27,8 @@ class Event:
     __slots__ = ()
 
 
-@dataclass(frozen=True)
-class Load(LoadOptions, DraftOptions, Command):
+@dataclass(slots=True)
+class Load(Command):
     """Load a model in place of the loaded one. Answered by Loading…, then Loaded or Failed.
 
     Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two are never in
@@ -36,17 +36,8 @@ class Load(LoadOptions, DraftOptions, Command):
     """
 
     id: int
-    model: str
-    draft_model: str | Sequence[str] | None = None
-    """Draft models, and at most one trained drafter; None: the built-in one for the built-in target (loaded when the first
-    method needs it), else none."""
-    servers: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Servers by name, as in the settings: their addresses, and the places of their keys (never the keys)."""
-
-    @property
-    def drafts(self) -> list[str]:
-        """The names in `draft_model`."""
-        return draft_names(self.draft_model)
+    selection: ModelSelection
+    """Without a draft model the built-in target gets its own, when the first method needs it."""
 
 
 @dataclass(slots=True)
@@ -60,9 +51,8 @@ class LoadSecondary(Command):
     id: int
     key: str
     """Value of Generate's `model`; not empty."""
-    model: str
-    options: dict[str, Any] = field(default_factory=dict)
-    """Fields of Load besides id and model. The context is at most that of the primary model."""
+    selection: ModelSelection
+    """The context is at most that of the primary model."""
     lanes: int = 1
     """Conversations that are to share it, each of which needs memory for its KV cache."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import partial
 from typing import Any, TypedDict
 
@@ -21,7 +21,6 @@ from ..backends.options import (
     LoadOptions,
     at_load,
     draft_label,
-    draft_names,
     rebuild_command,
 )
 from ..backends.remote.address import find_server, is_url, parse_url
@@ -51,7 +50,6 @@ __all__ = [
     "builtin_gguf",
     "builtin_path",
     "draft_label",
-    "draft_names",
     "find_server",
     "flops",
     "is_url",
@@ -101,7 +99,7 @@ class DraftOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ModelSelection(LoadOptions, DraftOptions):
     """A model, the models that draft for it, and the options of their load."""
 
@@ -113,6 +111,7 @@ class ModelSelection(LoadOptions, DraftOptions):
         **MODEL_NAME,
         check=_check_model,
     )
+    _: KW_ONLY
     draft_model: tuple[str, ...] = at_load(
         (),
         "Draft model or trained drafter, given like the model, or several draft models; the built-in model has its own.",
@@ -123,14 +122,13 @@ class ModelSelection(LoadOptions, DraftOptions):
     servers: dict[str, dict[str, str]] = field(default_factory=dict)
     """Servers by name, as in the settings: their addresses, and the places of their keys (never the keys)."""
 
-    def load_options(self) -> dict[str, Any]:
-        """Return the options of the load besides the model's name, as fields of `Load`."""
-        names = ("draft_model", *DRAFTING, *LOADING, "servers")
-        return {name: getattr(self, name) for name in names}
-
     def selection(self) -> ModelSelection:
         """Return these fields alone, of an object that has more."""
         return ModelSelection(**{f.name: getattr(self, f.name) for f in fields(ModelSelection)})
+
+    def target_options(self) -> LoadOptions:
+        """Return the options of the target's load alone."""
+        return LoadOptions(**{f.name: getattr(self, f.name) for f in fields(LoadOptions)})
 
 
 MOST_CONSTRAINT_BYTES = 4_000_000

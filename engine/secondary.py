@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,17 +13,15 @@ from ..backends.base import Model
 from ..backends.loading import find_model
 from ..backends.options import LoadOptions
 from ..errors import Cancelled, UserError, counted
-from .drafts import Drafters, load_options, refusals
+from .drafts import Drafters, refusals
 from .failures import failure
-from .messages import Event, Load, LoadedSecondary, Loading, LoadSecondary
+from .messages import Event, LoadedSecondary, Loading, LoadSecondary
 
 if TYPE_CHECKING:
     from .lanes import Lanes
 
 UNKNOWN_CONTEXT = 32_768
 """Context, in tokens, of models that state none."""
-
-_LOAD_FIELDS = {f.name for f in fields(Load)} - {"id", "model"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +62,14 @@ class SecondaryModels:
         model: Model | None = None
         gc.disable()  # as for the chat's model: see Server._load
         try:
-            load = Load(command.id, command.model, **{k: v for k, v in command.options.items() if k in _LOAD_FIELDS})
-            options = _secondary_options(load_options(load), primary)
-            loader = find_model(command.model, options, progress=progress, cancelled=cancelled)
+            selection = command.selection
+            options = _secondary_options(selection.target_options(), primary)
+            loader = find_model(selection.model, options, progress=progress, cancelled=cancelled)
             if cancelled():
                 raise Cancelled
             if loader.path is not None:
-                check_room(command.model, loader.path, options, command.lanes)
-            drafts = Drafters(load, progress, cancelled)
+                check_room(selection.model, loader.path, options, command.lanes)
+            drafts = Drafters(selection, progress, cancelled)
             model = loader()
             drafts.join(model)
             loaded = LoadedSecondary(
@@ -85,7 +83,7 @@ class SecondaryModels:
         except BaseException as error:  # see `failure`
             if model is not None:
                 model.close()
-            self._post(failure(command.id, error, loading=command.model))
+            self._post(failure(command.id, error, loading=command.selection.model))
             return
         finally:
             gc.freeze()

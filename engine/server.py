@@ -213,9 +213,9 @@ class Server:
         if self._answers is not None:
             self._answers.cancel_all()
         try:
-            address = find_server(command.model, command.servers)
+            address = find_server(command.selection.model, command.selection.servers)
         except UserError as error:
-            self._outbox.post(failure(command.id, error, loading=command.model))
+            self._outbox.post(failure(command.id, error, loading=command.selection.model))
             return
         if address is None:
             self._load_here(command, lanes)
@@ -230,7 +230,7 @@ class Server:
         try:
             remote = self._connect(command.id, address)
         except BaseException as error:  # see `failure`
-            self._outbox.post(failure(command.id, error, loading=command.model))
+            self._outbox.post(failure(command.id, error, loading=command.selection.model))
             return
         self._free(lanes)
         self._remote = remote
@@ -254,14 +254,14 @@ class Server:
 
         self._free_servers(command.key)
         try:
-            address = find_server(command.model, command.options.get("servers", {}))
+            address = find_server(command.selection.model, command.selection.servers)
             if address is None:
                 self._secondary.load(command, self._model, lanes, self._cancel_check(command.id))
                 return
             self._secondary.free(lanes, command.key)
             remote = self._secondary_servers[command.key] = self._connect(command.id, address)
         except BaseException as error:  # see `failure`
-            self._outbox.post(failure(command.id, error, loading=command.model))
+            self._outbox.post(failure(command.id, error, loading=command.selection.model))
             return
         self._outbox.post(LoadedSecondary(command.id, command.key, describe_server(remote), refusals(remote)))
 
@@ -293,14 +293,14 @@ class Server:
         gc.disable()
         model = None
         try:
-            drafts = Drafters(command, draft_progress, cancelled)
-            model = load_model(command.model, drafts.target_options, progress=progress, cancelled=cancelled)
+            drafts = Drafters(command.selection, draft_progress, cancelled)
+            model = load_model(command.selection.model, drafts.target_options, progress=progress, cancelled=cancelled)
             self._free(lanes)
             drafts.join(model)
         except BaseException as error:  # see `failure`
             if model is not None:
                 model.close()
-            failed = failure(command.id, error, loading=command.model)
+            failed = failure(command.id, error, loading=command.selection.model)
             if had_model and not self._loaded:
                 failed.sentence += " The previous model is no longer loaded. Load one again."
             self._outbox.post(failed)

@@ -20,6 +20,7 @@ from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
 from specchat.engine.client import EngineClient
+from specchat.engine.options import ModelSelection
 from specchat.screenshots.make import COPY, png, say, until
 
 HERE = Path(__file__).resolve().parent
@@ -106,7 +107,7 @@ async def main() -> None:
     """Play and save."""
     settings = changed(Settings(), {"theme": "dark", "method": "greedy"})
     client = EngineClient()
-    client.load(settings.model, device="cpu", dtype="float32")
+    client.load(ModelSelection(settings.model, device="cpu", dtype="float32"))
     app = SpecchatApp(settings, client)
     try:
         film = Film(app)

@@ -29,6 +29,7 @@ from specchat.app.tui.composer.starters import OPENINGS
 from specchat.backends.loading import builtin_path
 from specchat.backends.options import BUILTIN_DRAFT, BUILTIN_EAGLE
 from specchat.engine.client import EngineClient
+from specchat.engine.options import ModelSelection
 
 # Pictures are of a terminal that has every colour, wherever they are made.
 os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -287,7 +288,7 @@ async def take(name: str, theme: str, scene: Scene) -> None:
         shutil.copytree(builtin_path(), folder, ignore=shutil.ignore_patterns("chat_template.jinja"))
         settings = changed(settings, {"model": str(folder), "max_tokens": 40})
     client = EngineClient()
-    client.load(settings.model, device="cpu", dtype="float32", draft_model=drafts)
+    client.load(ModelSelection(settings.model, device="cpu", dtype="float32", draft_model=drafts))
     app = SpecchatApp(settings, client)
     try:
         async with app.run_test(size=SIZES.get(name, SIZE)) as pilot:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from ...engine.options import AnswerOptions, ModelInfo
+from ...engine.options import AnswerOptions, ModelInfo, ModelSelection
 from ...errors import NotPossible, UserError, did_you_mean
 from .pieces import Pieces
 from .transcript import Transcript
@@ -20,12 +20,9 @@ LOADED_WITH = ("draft_model", "revision", "backend", "chat_template")
 class About:
     """The model and the settings of a chat at one moment."""
 
-    model: str
-    """Name of the model, as the user wrote it."""
+    selection: ModelSelection
     info: ModelInfo
     """The engine's description of the model; one without a name until it is loaded."""
-    load: Mapping[str, Any]
-    """Options of the model's load (fields of the engine's `Load`)."""
     method: str
     methods: Mapping[str, Mapping[str, Any]]
     """Method → its settings."""
@@ -38,7 +35,7 @@ class About:
         constraint = self.options.constraint
         template_vars = variables(self.options.template_var)
         return {
-            "model": self.model,
+            "model": self.selection.model,
             "method": self.method,
             "settings": dict(self.methods.get(self.method, {})),
             **self.answering(),

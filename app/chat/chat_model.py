@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...engine.messages import Command, Event
-from ...engine.options import BUILTIN, BUILTIN_DRAFT, AnswerOptions, Capabilities, ModelInfo, Sampling, draft_label, draft_names
+from ...engine.options import (
+    BUILTIN,
+    BUILTIN_DRAFT,
+    AnswerOptions,
+    Capabilities,
+    ModelInfo,
+    ModelSelection,
+    Sampling,
+    draft_label,
+)
 from .about import About
 from .choosing import Speeds, first_method, shortlist
 from .entries import Answer
@@ -27,7 +36,7 @@ class Engine(Protocol):
     def next_id(self) -> int:
         """Return a fresh id for a command."""
 
-    def load(self, model: str, **options: Any) -> int:
+    def load(self, selection: ModelSelection) -> int:
         """Load a model; returns the command's id."""
 
 
@@ -36,14 +45,13 @@ class ChatModel:
     """A model, its methods and their settings.
 
     Args:
-        model: the model that is loaded or being loaded, as the user named it.
+        selection: the model that is loaded or being loaded, with its drafters and options.
         methods: every method by name, in display order.
         settings: method → its settings.
-        load: options of a load besides the model (fields of the engine's `Load`).
     """
 
     engine: Engine
-    model: str
+    selection: ModelSelection
     methods: Mapping[str, Method]
     method: str
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -51,7 +59,6 @@ class ChatModel:
     """Options of every request."""
     recommended: bool = False
     """Whether the sampling is the one that the model's makers recommend, not one that the user chose."""
-    load: Mapping[str, Any] = field(default_factory=dict)
     info: ModelInfo = field(default_factory=ModelInfo)
     """The loaded model; one without a name until it is loaded."""
     unavailable: dict[str, str] = field(default_factory=dict)
@@ -64,6 +71,11 @@ class ChatModel:
     speeds: Speeds = field(default_factory=Speeds)
     _local_methods: Mapping[str, Method] = field(default_factory=dict)
     """The methods without a server's."""
+
+    @property
+    def model(self) -> str:
+        """The model as the user named it."""
+        return self.selection.model
 
     @property
     def label(self) -> str:
@@ -95,7 +107,7 @@ class ChatModel:
     @property
     def draft_models(self) -> dict[str, str]:
         """The loaded draft models without the trained drafter: label (see `draft_label`) → name as the user wrote it."""
-        names = draft_names(self.load.get("draft_model")) or ([BUILTIN_DRAFT] if self.model == BUILTIN else [])
+        names = self.selection.draft_model or ((BUILTIN_DRAFT,) if self.model == BUILTIN else ())
         return {draft_label(i): name for i, name in enumerate(name for name in names if name != self.head)}
 
     @property
@@ -106,7 +118,7 @@ class ChatModel:
     def first_method(self) -> str:
         if self.info.server:
             return self.info.server.method
-        return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"), self.info)
+        return first_method(self.methods, self.unavailable, self.model, self.selection.draft_model, self.info)
 
     def methods_of(self, info: ModelInfo) -> dict[str, Method]:
         """Return every method for a model by name; a server's method comes first."""
@@ -129,7 +141,7 @@ class ChatModel:
         return f"{self.model} on {self.info.backend}"
 
     def about(self) -> About:
-        return About(self.model, self.info, self.load, self.method, self.settings, options=self.options, pieces=self.pieces)
+        return About(self.selection, self.info, self.method, self.settings, options=self.options, pieces=self.pieces)
 
     def request(self) -> dict[str, Any]:
         """Return the request for the next answer, as `Answer.asked` has it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from ...engine.messages import (
     Switched,
     Unloaded,
 )
-from ...engine.options import ModelInfo
+from ...engine.options import ModelInfo, ModelSelection
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import generate_fields
@@ -57,10 +57,9 @@ class Busy(UserError):
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in the engine, with the options of its load and the methods that it cannot run."""
+    """A model in the engine, and the methods that it cannot run."""
 
-    name: str
-    load: Mapping[str, Any]
+    selection: ModelSelection
     info: ModelInfo
     unavailable: dict[str, str]
 
@@ -137,7 +136,7 @@ class Dialogue(ChatModel):
     """Called once another model is loaded, before a queued message goes out."""
     listener: Callable[[Event], bool] | None = None
     """Called first with each event; True means that the event is not about the chat."""
-    fallback: tuple[str, Mapping[str, Any]] | None = None
+    fallback: ModelSelection | None = None
     """Model and options of a second load if the first one fails: of a chat whose own model is gone."""
     _queued: Queued | None = None
     _counting: Callable[[Counted], None] | None = None
@@ -317,20 +316,19 @@ class Dialogue(ChatModel):
         """Load a model in place of this one. Another model gets neither this one's draft model nor its revision.
 
         Args:
-            options: of this load and later ones (fields of the engine's `Load`); None for the default.
+            options: of this load and later ones, as fields of `ModelSelection`.
         """
         previous = self.state.previous if isinstance(self.state, LoadingModel) else None
         if self.info:
-            previous = LoadedModel(self.model, self.load, self.info, self.unavailable)
+            previous = LoadedModel(self.selection, self.info, self.unavailable)
         if spec != self.model:
-            self.load = {name: value for name, value in self.load.items() if name not in OF_ONE_MODEL}
-        self.load = {**self.load, **options}
-        self.model = spec
+            options = {name: getattr(ModelSelection(), name) for name in OF_ONE_MODEL} | options
+        self.selection = replace(self.selection, model=spec, **options)
         self.info = ModelInfo()
         self.unavailable = {}
         self.loading = None
         self.state = LoadingModel(previous)
-        self.engine.load(spec, **self.load)
+        self.engine.load(self.selection)
 
     def clear(self) -> None:
         """Start a new chat. Later events of the old one are ignored."""
@@ -526,18 +524,17 @@ class Dialogue(ChatModel):
     def _load_failed(self, state: LoadingModel, event: Failed) -> None:
         """Return to the previous model, or load the fallback."""
         if (previous := state.previous) is not None:
-            self.model = previous.name
-            self.load = previous.load
+            self.selection = previous.selection
             self.info = previous.info
             self.unavailable = previous.unavailable
             self._settle()
             return
         self.state = NoModel()
         if self.fallback is not None and event.cause != "cancelled":
-            spec, options = self.fallback
+            self.selection = self.fallback
             self.fallback = None
-            self.notice(f"{one_line(spec)} is being loaded in its place.")
-            self.load_model(spec, **options)
+            self.notice(f"{one_line(self.model)} is being loaded in its place.")
+            self.load_model(self.model)
 
     def _end(self, send: bool = True) -> None:
         if isinstance(state := self.state, Answering):

@@ -61,12 +61,12 @@ def open_chat(
             case opened:
                 chat_settings = resume_settings(settings, opened, command_line)
                 if chat_settings.model != settings.model:
-                    fallback = (settings.model, settings.load_options())
+                    fallback = settings.selection()
                 settings = chat_settings
                 notice = " ".join(filter(None, (notice, *resume_notices(opened, settings.model)))) or None
     client = EngineClient()
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
-    client.load(settings.model, **settings.load_options())
+    client.load(settings.selection())
     try:
         text = warning = ""
         if terminal is not None:

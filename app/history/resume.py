@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...engine.options import ANSWERING, draft_names
+from ...engine.options import ANSWERING
 from ...errors import UserError, counted
 from ..chat.about import LOADED_WITH
 from ..settings.checks import checked
@@ -40,7 +40,7 @@ def chat_model(opened: OpenedChat) -> tuple[str, dict[str, Any]]:
     """Return a chat's model as the user named it (empty if unknown), and its options at the load."""
     options = {name: opened.load[name] for name in LOADED_WITH if name in opened.load}
     if "draft_model" in options:
-        options["draft_model"] = tuple(draft_names(options["draft_model"]))
+        options["draft_model"] = tuple(options["draft_model"])
     return opened.model.get("asked", ""), options
 
 

@@ -92,7 +92,7 @@ def snapshot(transcript: Transcript, about: About) -> ChatSnapshot:
     ]
     every = [*path, *(entry for fork in forks for end in fork.ends for entry in end)]
     model = model_body(about)
-    load = {name: value for name in LOADED_WITH if (value := about.load.get(name)) is not None}
+    load = {name: value for name in LOADED_WITH if (value := getattr(about.selection, name)) is not None}
     return ChatSnapshot(
         transcript.track,
         path,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from ...backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions
-from ...engine.options import draft_names
 from ..chat.dialogue import Dialogue
 from ..text.amounts import short_path, size_of
 from ..text.cells import fit, one_line
@@ -86,7 +85,7 @@ class ModelsView:
 
     def marks(self) -> dict[object, tuple[str, str]]:
         """Mark the loaded target and draft models."""
-        draft_models = draft_names(self._dialogue.load.get("draft_model"))
+        draft_models = self._dialogue.selection.draft_model
         marks: dict[object, tuple[str, str]] = {}
         for key, model in self.looking.by_key.items():
             if self.is_loaded(model):
@@ -102,7 +101,7 @@ class ModelsView:
         if spot.spec != dialogue.model:
             path = dialogue.info.path
             return bool(path) and str(spot.path) == path and spot.place != "Built-in"
-        backend = str(dialogue.info.backend or dialogue.load.get("backend") or "auto")
+        backend = str(dialogue.info.backend or dialogue.selection.backend)
         return spot.backend in ("auto", backend) or backend == "auto"
 
     def loaded(self) -> object:

@@ -75,7 +75,7 @@ def find_choices(
 def _served(dialogue: Dialogue, stopped: Callable[[], bool]) -> Iterator[ModelChoice]:
     from ..models.servers import MOST_MODELS, ask
 
-    servers = dialogue.load.get("servers") or {}
+    servers = dialogue.selection.servers
     for server in ask(servers, servers) if servers and not stopped() else ():
         what = one_line(" · ".join(filter(None, (server.engine, server.method))))
         specs = [server.spec(model) for model in server.models[:MOST_MODELS]] or [server.name]

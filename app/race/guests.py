@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 from urllib.parse import unquote
@@ -19,7 +19,7 @@ from ...engine.messages import (
     ReadPieces,
     UnloadSecondary,
 )
-from ...engine.options import ModelInfo, is_url
+from ...engine.options import ModelInfo, ModelSelection, is_url
 from ..chat.about import LOADED_WITH
 from ..chat.dialogue import Dialogue
 from ..chat.pieces import Pieces
@@ -65,12 +65,12 @@ class RaceModels:
 
     def _load(self, entry: RaceEntry, lanes: int) -> None:
         engine = self._dialogue.engine
-        options = {name: value for name, value in self._dialogue.load.items() if name not in LOADED_WITH}
-        if entry.backend:
-            options["backend"] = entry.backend
+        chat = self._dialogue.selection
+        own = {name: getattr(ModelSelection(), name) for name in LOADED_WITH} | {"backend": entry.backend or "auto"}
+        selection = replace(chat, **own, model=entry.model or chat.model)
         guest = self._guests[entry.key] = RaceGuest(entry.key, engine.next_id())
         self.ids.add(guest.id)
-        engine.send(LoadSecondary(guest.id, entry.key, entry.model or self._dialogue.model, options, lanes))
+        engine.send(LoadSecondary(guest.id, entry.key, selection, lanes))
 
     def cancel(self) -> None:
         for guest in self._guests.values():

@@ -67,7 +67,7 @@ def capture(chat: SavableChat) -> SavedChat:
 
 
 def model_body(about: About) -> dict[str, Any]:
-    return {"asked": about.model, **public(about.info)}
+    return {"asked": about.selection.model, **public(about.info)}
 
 
 def settings_body(about: About) -> dict[str, Any]:

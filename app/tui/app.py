@@ -17,7 +17,7 @@ from textual.app import App
 from textual.content import Content
 from textual.timer import Timer
 
-from ...engine.options import ModelInfo
+from ...engine.options import ModelInfo, ModelSelection
 from ...errors import UserError
 from ..chat.chat_model import Engine
 from ..chat.choosing import first_method
@@ -142,11 +142,10 @@ class SpecchatApp(TerminalApp):
         first = first_method(methods, (), settings.model, settings.draft_model, ModelInfo())
         self.dialogue = Dialogue(
             client,
-            settings.model,
+            settings.selection(),
             methods,
             settings.method if settings.method and settings.method in methods else first,
             {name: dict(table) for name, table in settings.methods.items()},
-            load=settings.load_options(),
             chosen=settings.method is not None,
             pace=settings.pace,
         )
@@ -397,7 +396,7 @@ def run_chat(
     browse: str | None = None,
     race: RaceRecord | None = None,
     piped: str = "",
-    fallback: tuple[str, Mapping[str, Any]] | None = None,
+    fallback: ModelSelection | None = None,
     tour: TourStart = "",
 ) -> int:
     """Run the chat and return the exit code.
@@ -410,7 +409,7 @@ def run_chat(
         browse: query for the list of chats, to start with it.
         race: a race to show at the start.
         piped: text for the first message.
-        fallback: model and load options to try if the load fails.
+        fallback: model to load instead if the load fails.
         tour: begins or offers the tour.
     """
     app = SpecchatApp(settings, client, notice, keep=settings.history)

@@ -52,7 +52,7 @@ class Synthetic:
         self._ids += 1
         return self._ids
 
-    def load(self, model: str, **options: Any) -> int:
+    def load(self, selection: Any) -> int:
         from specchat.engine.messages import Loaded, ModelInfo
 
         info = ModelInfo("synthetic", "none", "cpu", "float32", context=10**7)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Failed, Loaded
+from specchat.engine.options import ModelSelection
 from specchat.tests.fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
@@ -50,7 +51,8 @@ def engine_seconds(backend: str, head: str | None) -> tuple[float, float]:
     computed = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder, EngineClient(log=Path(folder) / "log") as client:
         start = time.monotonic()
-        id = client.load("builtin", backend=backend, device="cpu", threads=1, draft_model=head)
+        drafters = (head,) if head else ()
+        id = client.load(ModelSelection("builtin", backend=backend, device="cpu", threads=1, draft_model=drafters))
         end = next(event for event in client.stream(id) if isinstance(event, Loaded | Failed))
         seconds = time.monotonic() - start
     if isinstance(end, Failed):

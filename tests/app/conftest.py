@@ -20,6 +20,7 @@ from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.backends.info import ModelInfo
 from specchat.engine.messages import Command, Event, Finished, Generate, Load, Loaded, PieceTable, Started, StepRecord, Steps
+from specchat.engine.options import ModelSelection
 
 from ..cases import FULL
 from ..fakes.pilots import idle
@@ -126,8 +127,8 @@ class FakeEngine:
     def send(self, command: Command) -> None:
         self.sent.append(command)
 
-    def load(self, model: str, **options: Any) -> int:
-        self.send(Load(self.next_id(), model, **options))
+    def load(self, selection: ModelSelection) -> int:
+        self.send(Load(self.next_id(), selection))
         return self.ids
 
     def drain(self) -> list[Event]:
@@ -217,7 +218,7 @@ def engine() -> FakeEngine:
 @pytest.fixture
 def dialogue(engine: FakeEngine) -> Dialogue:
     """One whose model is loaded."""
-    dialogue = Dialogue(engine, "builtin", METHODS, "lookup")
+    dialogue = Dialogue(engine, ModelSelection("builtin"), METHODS, "lookup")
     engine.loaded()
     dialogue.drain()
     return dialogue

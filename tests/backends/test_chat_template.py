@@ -13,8 +13,8 @@ from specchat.backends import Cancelled, LoadOptions, Model, UserError, chat_tem
 from specchat.backends.chat_template import Template, given_template
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.decoders import Generation, encode_prompt
-from specchat.engine.drafts import _draft_options, load_options
-from specchat.engine.messages import Load
+from specchat.engine.drafts import _draft_options
+from specchat.engine.options import ModelSelection
 
 from ..fakes.answers import answered
 from ..fakes.models.gguf_changes import changed
@@ -265,6 +265,6 @@ def test_a_file_that_is_no_template_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_draft_model_keeps_its_own_template() -> None:
-    command = Load(1, "model", chat_template="mine.jinja")
-    assert load_options(command).chat_template == "mine.jinja"
-    assert _draft_options(command).chat_template == ""
+    selection = ModelSelection("model", chat_template="mine.jinja")
+    assert selection.target_options().chat_template == "mine.jinja"
+    assert _draft_options(selection).chat_template == ""

@@ -48,6 +48,7 @@ from specchat.engine.messages import (
     Switched,
     Worked,
 )
+from specchat.engine.options import ModelSelection
 from specchat.engine.wire import INTERVAL, Outbox, dump, parse
 
 from ..cases import cases
@@ -502,6 +503,13 @@ models = st.builds(
     thinking=st.none() | st.builds(Thinking, words=st.just(("on", "off")), sentence=texts),
     server=st.none() | st.builds(ServerInfo, engine=texts, method=texts),
 )
+selections = st.builds(
+    ModelSelection,
+    texts,
+    draft_model=st.lists(texts, max_size=3).map(tuple),
+    context=st.none() | numbers,
+    servers=st.dictionaries(texts, st.dictionaries(texts, texts, max_size=2), max_size=2),
+)
 names = st.dictionaries(texts, plain, max_size=4)
 KINDS: dict[str, st.SearchStrategy[Any]] = {
     "str": texts, "int": numbers, "float": seconds, "Sequence[int]": st.lists(numbers, max_size=8),
@@ -510,11 +518,11 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
 }  # fmt: skip
 steps = st.builds(StepRecord, **{field.name: KINDS[str(field.type)] for field in fields(StepRecord)})
 messages = st.one_of(
-    st.builds(Load, id=numbers, model=texts, context=st.none() | numbers),
+    st.builds(Load, id=numbers, selection=selections),
     st.builds(Generate, id=numbers, prompt=st.none() | texts, settings=names, sampling=names, stop=st.lists(texts).map(tuple)),
     st.builds(Generate, id=numbers, messages=st.lists(st.fixed_dictionaries({"role": texts, "content": texts}), max_size=3)),
     st.builds(Switch, id=numbers, method=texts, settings=names),
-    st.builds(LoadSecondary, id=numbers, key=texts, model=texts, options=names, lanes=numbers),
+    st.builds(LoadSecondary, id=numbers, key=texts, selection=selections, lanes=numbers),
     st.builds(LoadedSecondary, id=numbers, key=texts, model=models, tokenizer=texts, primary_tokenizer=texts),
     st.builds(Loaded, id=numbers, model=models, drafts=st.lists(models, max_size=2), trained_drafter=texts),
     st.builds(Steps, id=numbers, steps=st.lists(steps, max_size=4)),

@@ -16,6 +16,7 @@ import pytest
 from specchat.backends.loading import builtin_path
 from specchat.engine import messages
 from specchat.engine.client import EngineClient, models_to_load
+from specchat.engine.options import ModelSelection
 from specchat.engine.wire import dump
 
 from ..fakes.engines import (
@@ -39,7 +40,7 @@ from ..fakes.engines import (
 def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: Path) -> None:
     engine.send(b"hello?\n", b"\xff\xfe\n", b"[]\n", b"\n", b'{"kind":[]}\n', b'{"kind":"Cancel"}\n', b"[" * 99_999 + b"\n")
     engine.send(dump(messages.Switched(1, "not", "a command")), messages.Cancel(77), messages.CloseLane("none"))
-    engine.send(messages.Load(1, recorded(tmp_path)), messages.Generate(2, prompt="hello"))
+    engine.send(messages.Load(1, ModelSelection(recorded(tmp_path))), messages.Generate(2, prompt="hello"))
     assert text_of(engine.until(2, messages.Finished), 2) == ANSWER
     assert "hello?" in log.read_text()
     assert "not a command:" in log.read_text()
@@ -47,14 +48,20 @@ def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: 
 
 def test_a_full_disk_under_the_log_costs_no_answer(tmp_path: Path) -> None:
     engine = BareEngine(Path("/dev/full"))
-    engine.send(b"to be logged\n", messages.Load(1, recorded(tmp_path)), b"again\n", messages.Generate(2, prompt="hello"))
+    engine.send(
+        b"to be logged\n",
+        messages.Load(1, ModelSelection(recorded(tmp_path))),
+        b"again\n",
+        messages.Generate(2, prompt="hello"),
+    )
     assert text_of(engine.until(2, messages.Finished), 2) == ANSWER
     engine.close()
 
 
 def test_a_wrong_name_costs_nothing(engine: BareEngine, tmp_path: Path) -> None:
     engine.send(
-        messages.Load(1, f"recorded:{tmp_path}/none.jsonl"), messages.Load(2, recorded(tmp_path, more={"hello there": ANSWER}))
+        messages.Load(1, ModelSelection(f"recorded:{tmp_path}/none.jsonl")),
+        messages.Load(2, ModelSelection(recorded(tmp_path, more={"hello there": ANSWER}))),
     )
     failed = engine.until(2, messages.Loaded)[-3]
     assert isinstance(failed, messages.Failed)
@@ -63,7 +70,7 @@ def test_a_wrong_name_costs_nothing(engine: BareEngine, tmp_path: Path) -> None:
     # The model that was there before answers on, from its cache.
     engine.send(messages.Generate(3, prompt="hello there"))
     engine.until(3, messages.Finished)
-    engine.send(messages.Load(4, f"recorded:{tmp_path}/none.jsonl"), messages.Generate(5, prompt="hello there"))
+    engine.send(messages.Load(4, ModelSelection(f"recorded:{tmp_path}/none.jsonl")), messages.Generate(5, prompt="hello there"))
     events = engine.until(5, messages.Finished)
     assert not any(isinstance(event, messages.Unloaded) for event in events)
     assert text_of(events, 5) == ANSWER
@@ -101,7 +108,7 @@ __main__.main()
 
 def test_a_cancel_waits_for_the_pass_and_no_longer(log: Path, tmp_path: Path) -> None:
     engine = BareEngine(log, FOURTH_PASS)
-    engine.send(messages.Load(1, recorded(tmp_path, pace=1)), messages.Generate(2, prompt="long"))
+    engine.send(messages.Load(1, ModelSelection(recorded(tmp_path, pace=1))), messages.Generate(2, prompt="long"))
     wait_until(Path(f"{log}.pass").exists)
     engine.send(messages.Cancel(2))
     assert len(steps_of(engine.until(2, messages.Finished), 2)) == 4
@@ -111,7 +118,7 @@ def test_a_cancel_waits_for_the_pass_and_no_longer(log: Path, tmp_path: Path) ->
 def test_quit_and_the_end_of_input_end_the_engine(log: Path, tmp_path: Path) -> None:
     for last in (messages.Quit(), None):
         engine = BareEngine(log)
-        engine.send(messages.Load(1, recorded(tmp_path, pace=600)), messages.Generate(2, prompt="hello"))
+        engine.send(messages.Load(1, ModelSelection(recorded(tmp_path, pace=600))), messages.Generate(2, prompt="hello"))
         engine.until(2, messages.Started)  # in the middle of a pass of ten minutes now
         if last is None:
             engine.stdin.close()
@@ -143,7 +150,7 @@ def test_the_engine_ends_with_its_parent_even_while_a_library_holds_the_gil() ->
 
 def test_a_crash_leaves_its_traceback(tmp_path: Path, log: Path) -> None:
     engine = BareEngine(log, FOURTH_PASS)
-    engine.send(messages.Load(1, recorded(tmp_path, pace=1)), messages.Generate(2, prompt="long"))
+    engine.send(messages.Load(1, ModelSelection(recorded(tmp_path, pace=1))), messages.Generate(2, prompt="long"))
     wait_until(Path(f"{log}.pass").exists)
     engine.process.send_signal(signal.SIGSEGV)
     engine.process.wait(120)
@@ -163,7 +170,7 @@ def test_importing_it_imports_nothing_heavy(module: str) -> None:
 
 
 def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
-    *_, loaded = answer(client, client.load(recorded(tmp_path)))
+    *_, loaded = answer(client, client.load(ModelSelection(recorded(tmp_path))))
     assert isinstance(loaded, messages.Loaded)
     for method in ("greedy", "lookup", "recompute"):
         id = client.generate("hello", method=method)
@@ -189,7 +196,7 @@ def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
 
 
 def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
-    load = client.load(recorded(tmp_path, pace=0.005))
+    load = client.load(ModelSelection(recorded(tmp_path, pace=0.005)))
     answer(client, load)
     id = client.generate("long")
     received: list[messages.Event] = []
@@ -219,7 +226,7 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
     ready = client.wait(120)
     assert isinstance(ready, messages.Ready)
     os.kill(ready.pid, signal.SIGSTOP)
-    load = client.load(recorded(tmp_path))
+    load = client.load(ModelSelection(recorded(tmp_path)))
     time.sleep(0.1)
     os.kill(ready.pid, signal.SIGKILL)
     failed = client.wait(120)
@@ -231,29 +238,29 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
 
 
 def test_what_was_being_loaded_is_named() -> None:
-    assert models_to_load(messages.Load(1, "a", ["b", "c"])) == "a with b with c"
-    assert models_to_load(messages.LoadSecondary(1, "key", "a", {})) == "a"
+    assert models_to_load(messages.Load(1, ModelSelection("a", draft_model=("b", "c")))) == "a with b with c"
+    assert models_to_load(messages.LoadSecondary(1, "key", ModelSelection("a"))) == "a"
     assert not models_to_load(messages.Generate(1))
 
 
 def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHOME", str(tmp_path))
     with EngineClient(log=log) as client:
-        id = client.load(recorded(tmp_path))
+        id = client.load(ModelSelection(recorded(tmp_path)))
         sentences = [failed.sentence for failed in failures(client.stream(id))]
         assert any("could not start" in sentence or "keeps stopping" in sentence for sentence in sentences)
     assert "encodings" in log.read_text()  # what Python said on its standard error
     monkeypatch.delenv("PYTHONHOME")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with EngineClient(log=log) as client:
-        (failed,) = answer(client, client.load("builtin"))[-1:]
+        (failed,) = answer(client, client.load(ModelSelection("builtin")))[-1:]
         assert isinstance(failed, messages.Failed)
         assert "Could not start" in failed.sentence
 
 
 def test_close_kills_an_engine_that_hangs(tmp_path: Path, log: Path) -> None:
     client = EngineClient(log=log)
-    answer(client, client.load(recorded(tmp_path)))
+    answer(client, client.load(ModelSelection(recorded(tmp_path))))
     pid = client.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -264,7 +271,7 @@ def test_close_kills_an_engine_that_hangs(tmp_path: Path, log: Path) -> None:
 
 
 def test_an_exit_without_close_leaves_nothing_behind(tmp_path: Path, log: Path) -> None:
-    code = "import sys; from specchat.engine.client import EngineClient; c = EngineClient(); c.load(sys.argv[1]);"
+    code = "import sys; from specchat.engine.client import *; c = EngineClient(); c.load(ModelSelection(sys.argv[1]));"
     code += "[print(c.pid) for e in c.stream(1) if type(e).__name__ == 'Loaded']"
     done = subprocess.run(
         [sys.executable, "-c", code, recorded(tmp_path)], check=False, capture_output=True, text=True, timeout=120,
@@ -279,7 +286,7 @@ def test_the_working_folder_is_not_imported_from(tmp_path: Path, log: Path, monk
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
     with EngineClient(log=log) as client:
-        assert isinstance(answer(client, client.load(recorded(tmp_path)))[-1], messages.Loaded)
+        assert isinstance(answer(client, client.load(ModelSelection(recorded(tmp_path))))[-1], messages.Loaded)
 
 
 TEXT = "The keeper of the lighthouse wrote every evening how far the waves had come, and nobody read it for forty years."
@@ -296,7 +303,7 @@ def remember(client: EngineClient, command: messages.Remember) -> messages.Remem
 def test_what_is_remembered_is_drafted_from_until_it_is_forgotten(tmp_path: Path) -> None:
     folder = str(tmp_path / "past")
     with EngineClient() as client:
-        answer(client, client.load(recorded(tmp_path, more={"tell me": TEXT})))
+        answer(client, client.load(ModelSelection(recorded(tmp_path, more={"tell me": TEXT}))))
 
         def ask(past: str = folder) -> tuple[str, int]:
             id = client.next_id()
@@ -329,11 +336,11 @@ def models(tmp_path: Path) -> tuple[str, str]:
 
 def load(engine: BareEngine, chat_model: str, **guests: str) -> list[messages.Event]:
     """Load the chat's model and secondary ones; return their events."""
-    engine.send(messages.Load(1, chat_model))
+    engine.send(messages.Load(1, ModelSelection(chat_model)))
     engine.until(1, messages.Loaded)
     events = []
     for id, (key, model) in enumerate(guests.items(), 2):
-        engine.send(messages.LoadSecondary(id, key, model))
+        engine.send(messages.LoadSecondary(id, key, ModelSelection(model)))
         events += engine.until(id, messages.LoadedSecondary, messages.Failed)
     return events
 
@@ -407,7 +414,7 @@ def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
 ) -> None:
     load(engine, models[0], guest=models[1])
     for id, name in enumerate((str(tmp_path / "none.gguf"), str(tmp_path), "recorded:nowhere.jsonl"), 20):
-        engine.send(messages.LoadSecondary(id, f"bad-{id}", name))
+        engine.send(messages.LoadSecondary(id, f"bad-{id}", ModelSelection(name)))
         failed = engine.until(id, messages.Failed, messages.LoadedSecondary)[-1]
         assert isinstance(failed, messages.Failed)
         assert failed.cause == "user"
@@ -419,13 +426,13 @@ def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
 @needs_builtin
 def test_a_killed_engine_loads_the_chats_model_first_and_then_its_guest(log: Path, models: tuple[str, str]) -> None:
     with EngineClient(log=log) as client:
-        assert isinstance(list(client.stream(client.load(models[0])))[-1], messages.Loaded)
+        assert isinstance(list(client.stream(client.load(ModelSelection(models[0]))))[-1], messages.Loaded)
         assert client.pid is not None
         os.kill(client.pid, signal.SIGKILL)
         received: list[messages.Event] = []
         until(client, received, lambda received: any(isinstance(e, messages.Failed) and e.cause == "died" for e in received))
         id = client.next_id()
-        client.send(messages.LoadSecondary(id, "guest", models[1]))
+        client.send(messages.LoadSecondary(id, "guest", ModelSelection(models[1])))
         events = list(client.stream(id))
         assert [type(e) for e in events if isinstance(e, messages.Loaded | messages.LoadedSecondary)] == [
             messages.Loaded,

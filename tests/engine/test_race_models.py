@@ -20,6 +20,7 @@ from specchat.app.theming.themes import load_themes
 from specchat.app.tui.race.state import mark_words
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.engine.client import EngineClient
+from specchat.engine.options import ModelSelection
 
 from ..fakes.model_servers import Written, llama_server, of_words, serving, tokens_of, vllm
 from ..fakes.models.llama_tiny import needs_llama
@@ -70,7 +71,7 @@ def with_ids(written: Written) -> list[bytes]:
 
 @contextmanager
 def chatting(client: EngineClient, model: str) -> Iterator[Dialogue]:
-    dialogue = Dialogue(client, "", known_methods(), "greedy")
+    dialogue = Dialogue(client, ModelSelection(""), known_methods(), "greedy")
     dialogue.load_model(model)
     until(dialogue, lambda: dialogue.phase == "ready")
     yield dialogue

@@ -18,6 +18,7 @@ from specchat.backends.remote.address import find_server
 from specchat.backends.remote.model import connect
 from specchat.engine import messages
 from specchat.engine.client import EngineClient
+from specchat.engine.options import ModelSelection
 from specchat.engine.remote import measure_answer
 
 from ..fakes.engines import answer
@@ -35,7 +36,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
 
 
 def loaded(client: EngineClient, model: str) -> messages.Event:
-    return answer(client, client.load(model))[-1]
+    return answer(client, client.load(ModelSelection(model)))[-1]
 
 
 def until(client: EngineClient, holds: Callable[[messages.Event], bool]) -> messages.Event:

@@ -14,7 +14,7 @@ from specchat.app.race.race import Race
 from specchat.app.race.record import RaceRecord
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Finished, Generate, Started, StepRecord, Steps
-from specchat.engine.options import AnswerOptions
+from specchat.engine.options import AnswerOptions, ModelSelection
 
 from ..cases import FULL
 from .engines import wait_until
@@ -100,7 +100,9 @@ def finished(race: Race) -> RaceRecord:
 def builtin_chat(folder: Path) -> Iterator[Dialogue]:
     """A chat with the built-in model loaded."""
     with EngineClient(log=folder / "engine.log") as client:
-        dialogue = Dialogue(client, "builtin", known_methods(), "lookup", options=AnswerOptions(max_tokens=LENGTH))
-        client.load("builtin", device="cpu", dtype="float32")
+        dialogue = Dialogue(
+            client, ModelSelection("builtin"), known_methods(), "lookup", options=AnswerOptions(max_tokens=LENGTH)
+        )
+        client.load(ModelSelection("builtin", device="cpu", dtype="float32"))
         until(dialogue, lambda: dialogue.phase == "ready")
         yield dialogue

@@ -20,6 +20,7 @@ from specchat.backends.grammars.constraint import Constraint
 from specchat.decoders import Conversation, encode_prompt
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Failed, Finished, Steps
+from specchat.engine.options import ModelSelection
 from specchat.engine.tasks.peers import same_settings
 
 from ..cases import FULL
@@ -35,7 +36,8 @@ def test_races_through_the_engine(model: Model, path: Path, page: models.Page, t
     expected = models.fresh(model, encode_prompt(model, text))
     promised = ["greedy", *models.methods(model, model.info.capabilities.identical)]
     with EngineClient(log=tmp_path / "engine.log") as client:
-        load = client.load(str(path), threads=models.THREADS, draft_model=models.HEAD or None)
+        drafters = (models.HEAD,) if models.HEAD else ()
+        load = client.load(ModelSelection(str(path), threads=models.THREADS, draft_model=drafters))
         failed = [event for event in client.stream(load) if isinstance(event, Failed)]
         assert not failed
         lanes = {client.generate(text, method=name, lane=name, max_tokens=models.TOKENS): name for name in promised}

@@ -132,7 +132,7 @@ class Lab:
                 self.notes.progress(f"loading {settings.model}: {event.stage}")
 
         self.loaded = None
-        loaded = self._wait(self.client.load(settings.model, **settings.load_options()), show)
+        loaded = self._wait(self.client.load(settings.selection()), show)
         assert isinstance(loaded, Loaded)
         self.loaded = loaded
         self.notes.clear()

@@ -61,7 +61,7 @@ def run_once(request: Request) -> int:
     chat, request = _chat(request, notes)
     with EngineClient() as client:
         # Sent before standard input is read, so that the model loads meanwhile.
-        load = client.load(request.settings.model, **request.settings.load_options())
+        load = client.load(request.settings.selection())
         prompt = compose_prompt(request, text, attachments, notes)
         with Interrupts(client) as interrupts:
             run = _Run(request, prompt, client, interrupts, output=output, notes=notes, chat=chat)
@@ -337,7 +337,7 @@ class _Run:
             self.notes.sentence(f"The method {method} is not available here, so greedy answers: {reason}")
             answer.method = "greedy"
         options = replace(settings, stop_loops=self.request.stop_loops)
-        about = About(settings.model, event.model, settings.load_options(), answer.method, settings.methods, options)
+        about = About(settings.selection(), event.model, answer.method, settings.methods, options)
         if "think" in self.request.explicit and (word := settings.think):
             known_word(event.model, word)
         answer.asked = about.request()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ....engine.options import SHIPPED, draft_names, find_server
+from ....engine.options import SHIPPED, find_server
 from ....errors import UserError
 from ....plain_file import user_path
 from ...settings import actions
@@ -51,7 +51,7 @@ class Models:
     @runs(actions.MODEL)
     def command(self, *words: str) -> None:
         name = " ".join(words)
-        if len(words) != 1 and not (words and find_server(name, self.host.dialogue.load.get("servers", {}))):
+        if len(words) != 1 and not (words and find_server(name, self.host.dialogue.selection.servers)):
             raise UserError("/model takes one name: builtin, a folder, owner/name on the Hub, or a server's address.")
         self.load(name, backend=self.backend_for(name))
 
@@ -71,8 +71,8 @@ class Models:
         """Load a model, with a draft model that replaces the first of its draft models."""
         dialogue = self.host.dialogue
         dialogue.must_be_idle("load another model", may_wait=True)
-        loaded = draft_names(dialogue.load.get("draft_model")) if spec == dialogue.model else []
-        drafts = [draft, *(name for name in loaded[1:] if name != draft)] if draft else None
+        loaded = dialogue.selection.draft_model if spec == dialogue.model else ()
+        drafts = (draft, *(name for name in loaded[1:] if name != draft)) if draft else ()
         dialogue.load_model(spec, backend=backend, revision=revision, draft_model=drafts)
         self.host.expect_events()
         self.host.changed()

@@ -9,7 +9,7 @@ from typing import Any
 
 from textual.content import Content
 
-from ....engine.options import BUILTIN, BUILTIN_EAGLE, draft_names
+from ....engine.options import BUILTIN, BUILTIN_EAGLE
 from ....errors import NotPossible, UserError, did_you_mean
 from ...chat.about import default_word, known_word, word_after, words_of
 from ...chat.choosing import PLAIN, SELDOM, exits_early, why_plain
@@ -111,9 +111,9 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
     elif models:
         hints["draft model"] = ", ".join(short_name(name) for name in models.values())
     if not all(name in dialogue.unavailable for name in trained):
-        names = draft_names(dialogue.load.get("draft_model"))
-        builtin = [BUILTIN_EAGLE] if dialogue.model == BUILTIN else []
-        heads = [dialogue.head] if dialogue.head in names else names or builtin
+        names = dialogue.selection.draft_model
+        builtin = (BUILTIN_EAGLE,) if dialogue.model == BUILTIN else ()
+        heads = (dialogue.head,) if dialogue.head in names else names or builtin
         loaded = ", ".join(map(short_name, heads)) or ("a layer of this model's own" if dialogue.info else "none yet")
         hints["trained"] = f"{loaded}; {shown_keys('models', keymap)} lists others"
     elif dialogue.info:

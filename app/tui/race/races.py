@@ -110,7 +110,7 @@ class Races:
             name, model, backend = split_model(word, dialogue.model, dialogue.info)
             if word.endswith("@"):
                 raise UserError(f"{word} does not name a model. {USAGE}")
-            if model and find_server(model, dialogue.load.get("servers", {})) is not None:
+            if model and find_server(model, dialogue.selection.servers) is not None:
                 entries.append(RaceEntry(name, {}, model))  # the server chooses the method
                 continue
             server = None if model or backend else dialogue.info.server

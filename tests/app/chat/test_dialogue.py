@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from specchat.engine.messages import (
     Switched,
     Unloaded,
 )
-from specchat.engine.options import AnswerOptions
+from specchat.engine.options import AnswerOptions, ModelSelection
 
 from ...fakes.pilots import Make, chatting, command, settle, status, toasts
 from ...fakes.pilots import ask as asked
@@ -73,7 +74,7 @@ def test_an_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
 def test_what_is_typed_while_loading_goes_out_when_loaded(engine: Any) -> None:
     from specchat.app.chat.methods import Method
 
-    dialogue = Dialogue(engine, "builtin", {"greedy": Method("greedy")}, "greedy")
+    dialogue = Dialogue(engine, ModelSelection("builtin"), {"greedy": Method("greedy")}, "greedy")
     engine.events = [Loading(1, "weights", 3, 9)]
     dialogue.drain()
     assert dialogue.submit("early")
@@ -200,7 +201,7 @@ def test_a_method_that_the_model_cannot_run(engine: Any, dialogue: Dialogue) -> 
 
 
 def test_a_method_that_nobody_chose_follows_the_model(engine: Any) -> None:
-    dialogue = Dialogue(engine, "builtin", known_methods(), "draft", chosen=False)
+    dialogue = Dialogue(engine, ModelSelection("builtin"), known_methods(), "draft", chosen=False)
     engine.loaded()
     dialogue.drain()
     assert dialogue.method == "draft"
@@ -208,11 +209,11 @@ def test_a_method_that_nobody_chose_follows_the_model(engine: Any) -> None:
     engine.loaded(draft="It needs a draft model.")
     dialogue.drain()
     assert (dialogue.method, notices(dialogue)) == ("lookup", [])
-    dialogue.load_model("nowhere", draft_model="small")
+    dialogue.load_model("nowhere", draft_model=("small",))
     engine.events.append(Failed(engine.ids, "user", "There is no model nowhere: name another."))
     dialogue.drain()
     assert dialogue.method == "lookup"
-    dialogue.load_model("other", draft_model="small")
+    dialogue.load_model("other", draft_model=("small",))
     engine.loaded()
     dialogue.drain()
     assert dialogue.method == "draft"
@@ -226,12 +227,13 @@ def test_a_method_that_nobody_chose_follows_the_model(engine: Any) -> None:
 
 
 def test_another_model_has_neither_the_draft_model_nor_the_template_of_this_one(engine: Any) -> None:
-    dialogue = Dialogue(engine, "one", {}, "lookup", load={"draft_model": "small", "revision": "v1", "device": "cpu"})
+    selection = ModelSelection("one", draft_model=("small",), revision="v1", device="cpu")
+    dialogue = Dialogue(engine, selection, {}, "lookup")
     dialogue.load_model("one", chat_template="mine.jinja")
     dialogue.load_model("two")
     assert engine.sent == [
-        Load(1, "one", draft_model="small", revision="v1", device="cpu", chat_template="mine.jinja"),
-        Load(2, "two", device="cpu"),
+        Load(1, replace(selection, chat_template="mine.jinja")),
+        Load(2, ModelSelection("two", device="cpu")),
     ]
 
 

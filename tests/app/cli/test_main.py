@@ -124,9 +124,8 @@ def test_every_option_of_a_load_goes_from_the_shell_to_the_engine(call: Call, mo
     assert call(*(f"{FLAGS[key]}={value}" for key, value in values.items()), "run", "hi")[0] == 0
     assert call("run", "hi", *(f"{FLAGS[key]}={value}" for key, value in values.items()))[0] == 0
     for request in requests:
-        options = request.settings.load_options()
-        load = parse(dump(Load(1, request.settings.model, **options)))
-        assert {key: getattr(load, key) for key in values} == values
+        selection = parse(dump(Load(1, request.settings.selection()))).selection
+        assert {key: getattr(selection, key) for key in values} == values
 
 
 def test_every_option_of_an_answer_is_one_of_the_chat_too(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

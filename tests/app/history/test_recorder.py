@@ -24,7 +24,7 @@ from specchat.app.settings.file import changed
 from specchat.app.tui.actions.history import go_on
 from specchat.backends.base import Sampling
 from specchat.engine.messages import Failed, Load, PieceTable, Steps
-from specchat.engine.options import AnswerOptions
+from specchat.engine.options import AnswerOptions, ModelSelection
 
 from ...fakes.pilots import Make, chatting, settle
 from ..conftest import facts, keep
@@ -320,8 +320,7 @@ def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monke
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config"))
     dialogue.settings = {"lookup": {"max_ngram": 4}}
     dialogue.options = AnswerOptions(sampling=Sampling(temperature=0.8, seed=7), max_tokens=50, stop=("END",))
-    dialogue.model = "/models/own"
-    dialogue.load = {"draft_model": ["/models/small", "/models/tiny"], "device": "cuda:3"}
+    dialogue.selection = ModelSelection("/models/own", draft_model=("/models/small", "/models/tiny"), device="cuda:3")
     say("Hello")
     keep(recorder, dialogue)
     return chats.open(chats.latest().id)
@@ -360,7 +359,7 @@ async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Mak
         app.show_chat(opened.transcript)
         go_on(app, opened)
         load = next(command for command in reversed(engine.sent) if isinstance(command, Load))
-        assert (load.model, load.drafts) == ("/models/own", ["/models/small", "/models/tiny"])
+        assert load.selection == ModelSelection("/models/own", draft_model=("/models/small", "/models/tiny"))
         assert (app.dialogue.model, app.dialogue.phase) == ("/models/own", "loading")
         assert app.dialogue.options.sampling.seed == 7
         assert app.dialogue.settings == {"lookup": {"max_ngram": 4}}
@@ -374,11 +373,12 @@ async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Mak
 
 
 def test_a_start_with_a_model_that_is_gone_takes_the_usual_one(engine: Any, dialogue: Dialogue) -> None:
-    dialogue = Dialogue(engine, "/models/own", dialogue.methods, "lookup", fallback=("builtin", {"device": "cpu"}))
+    fallback = ModelSelection("builtin", device="cpu")
+    dialogue = Dialogue(engine, ModelSelection("/models/own"), dialogue.methods, "lookup", fallback=fallback)
     engine.events.append(Failed(1, "user", "There is no model /models/own."))
     dialogue.drain()
     assert (dialogue.model, dialogue.phase) == ("builtin", "loading")
-    assert engine.sent[-1] == Load(engine.ids, "builtin", device="cpu")
+    assert engine.sent[-1] == Load(engine.ids, fallback)
     assert [entry.text for entry in dialogue.transcript.entries] == [
         "There is no model /models/own.",
         "builtin is being loaded in its place.",

@@ -14,6 +14,7 @@ from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.engine.messages import StepRecord
+from specchat.engine.options import ModelSelection
 
 from ..conftest import FakeEngine
 
@@ -24,7 +25,7 @@ class Window:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.engine = FakeEngine()
-        self.dialogue = Dialogue(self.engine, "synthetic", {"lookup": Method("lookup")}, "lookup")
+        self.dialogue = Dialogue(self.engine, ModelSelection("synthetic"), {"lookup": Method("lookup")}, "lookup")
         self.engine.loaded()
         self.dialogue.drain()
         self.recorder = Recorder(file)

@@ -43,6 +43,7 @@ from specchat.engine.messages import (
     Steps,
     UnloadSecondary,
 )
+from specchat.engine.options import ModelSelection
 from specchat.errors import UserError
 
 from ...fakes.races import begin, finish, records, request_of, run_lanes, started, write
@@ -129,7 +130,7 @@ def test_marks_agree_with_whole_answers(
     one: list[int], other: list[int], order: list[tuple[bool, int]], finished: bool
 ) -> None:
     engine = FakeEngine()
-    dialogue = Dialogue(engine, "builtin", METHODS, "lookup")
+    dialogue = Dialogue(engine, ModelSelection("builtin"), METHODS, "lookup")
     race = start_race(dialogue)
     begin(engine, 0)
     begin(engine, 1)
@@ -342,13 +343,14 @@ def loaded(engine: FakeEngine, tokenizer: str = "same", index: int = 0) -> None:
 
 
 def test_a_model_is_loaded_once_for_all_its_lanes_and_before_them(dialogue: Dialogue, engine: FakeEngine) -> None:
-    dialogue.load = {"device": "cpu", "context": 512, "draft_model": "d", "revision": "r", "backend": "transformers"}
+    machine: dict[str, Any] = {"device": "cpu", "context": 512}
+    dialogue.selection = ModelSelection("builtin", draft_model=("d",), revision="r", backend="transformers", **machine)
     race = start_race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m.gguf"), RaceEntry("lookup", model="m.gguf"))
     sent = [command for command in engine.sent if isinstance(command, LoadSecondary | Generate)]
     assert [type(command) for command in sent] == [LoadSecondary, Generate, Generate, Generate]
     (load,) = loads(engine)
     # The draft model, the revision and the runtime are the chat's model's own business.
-    assert (load.key, load.model, load.options, load.lanes) == ("m.gguf", "m.gguf", {"device": "cpu", "context": 512}, 2)
+    assert (load.key, load.selection, load.lanes) == ("m.gguf", ModelSelection("m.gguf", **machine), 2)
     assert [request_of(engine, i).model for i in range(3)] == ["", "m.gguf", "m.gguf"]
     race.start()
     assert len(loads(engine)) == 1

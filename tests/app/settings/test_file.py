@@ -243,7 +243,7 @@ def test_servers_are_read_and_go_with_every_load(tmp_path: Path) -> None:
     file.write_text(FILE)
     settings = read_settings(file)
     assert settings.servers == SERVERS
-    assert settings.load_options()["servers"] == SERVERS
+    assert settings.selection().servers == SERVERS
     assert changed(Settings(), flat(settings)).servers == SERVERS
 
 

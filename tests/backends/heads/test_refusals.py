@@ -33,7 +33,7 @@ from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import find_model
 from specchat.decoders import Conversation, Generation
 from specchat.engine.drafts import Drafters, refusals
-from specchat.engine.messages import Load
+from specchat.engine.options import ModelSelection
 
 from ...cases import FULL
 from ...fakes.drafters import gguf_heads
@@ -174,7 +174,7 @@ def test_a_wrong_mtp_layer_is_refused_and_the_model_still_loads(family: Family, 
         with pytest.raises(UserError, match=words) as caught:
             load_mtp(model)
         assert "\n" not in str(caught.value)
-        drafts = Drafters(Load(1, str(folder), device="cpu"))
+        drafts = Drafters(ModelSelection(str(folder), device="cpu"))
         drafts.join(model)
         assert refusals(model, drafts)["mtp"] == str(caught.value)
         assert drafts.head is None

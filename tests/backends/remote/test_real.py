@@ -19,6 +19,7 @@ from specchat.backends.remote.bodies import ServerRequest, build_body
 from specchat.backends.remote.model import connect
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Loaded, StepRecord, Steps
+from specchat.engine.options import ModelSelection
 
 from ...decoders.constrained.cases import CONSTRAINTS, prompts, valid
 from ...fakes.real_servers import RealServer, kinds, real_server
@@ -90,7 +91,7 @@ class Asked:
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     folder = tmp_path_factory.mktemp("server")
     with real_server(request.param, folder / "log") as server, EngineClient(log=folder / "engine") as engine:
-        events: list[Event] = list(engine.stream(engine.load(f"{server.url}#{server.model}")))
+        events: list[Event] = list(engine.stream(engine.load(ModelSelection(f"{server.url}#{server.model}"))))
         loaded = events[-1]
         assert isinstance(loaded, Loaded), loaded
         yield Asked(request.param, server, engine, loaded.model)

@@ -20,8 +20,9 @@ from specchat.decoders import Generation
 from specchat.decoders.parts.ahead import OwnThread
 from specchat.engine import drafts as drafts_module
 from specchat.engine.client import EngineClient
-from specchat.engine.drafts import Drafters, load_options, open_conversation, refusals
+from specchat.engine.drafts import Drafters, open_conversation, refusals
 from specchat.engine.messages import Event, Failed, Finished, Generate, Load, Loaded, Loading, Unloaded
+from specchat.engine.options import ModelSelection
 from specchat.engine.wire import dump, parse
 
 from ...fakes.drafters.head_files import write_head
@@ -51,14 +52,17 @@ def test_the_draft_model_has_options_of_its_own() -> None:
     target = str(tiny_folder("llama"))
     options: dict[str, Any] = {"device": "cuda", "dtype": "float16", "threads": 3, "kv_type": "q8_0", "gpu_layers": 0}
     options |= {"context": 7, "revision": "v1"}
-    command = Load(1, target, target, draft_device="cpu", draft_dtype="bfloat16", draft_threads=2, **options)
-    assert Drafters(command)._options == LoadOptions(device="cpu", dtype="bfloat16", threads=2)
-    assert load_options(command) == LoadOptions(**options)
+    own: dict[str, Any] = {"draft_device": "cpu", "draft_dtype": "bfloat16", "draft_threads": 2}
+    selection = ModelSelection(target, draft_model=(target,), **own, **options)
+    assert Drafters(selection)._options == LoadOptions(device="cpu", dtype="bfloat16", threads=2)
+    assert selection.target_options() == LoadOptions(**options)
 
 
 def test_the_draft_models_threads_do_not_change_the_targets() -> None:
     before = torch.get_num_threads()
-    drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), draft_threads=before + 2, device="cpu"))
+    drafts = Drafters(
+        ModelSelection("target", draft_model=(str(tiny_folder("llama")),), draft_threads=before + 2, device="cpu")
+    )
     drafts.join(tiny_model("mistral"))
     (model,) = drafts.get()
     assert isinstance(model, OwnThread)
@@ -78,7 +82,7 @@ def test_the_draft_models_threads_do_not_change_the_targets() -> None:
 
 
 def test_a_draft_model_with_a_shorter_context_gives_a_note() -> None:
-    drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), device="cpu"))
+    drafts = Drafters(ModelSelection("target", draft_model=(str(tiny_folder("llama")),), device="cpu"))
     target = copy(tiny_model("mistral"))
     target.info = replace(target.info, context=4 * CONTEXT)
     drafts.join(target)
@@ -88,14 +92,14 @@ def test_a_draft_model_with_a_shorter_context_gives_a_note() -> None:
 
 
 def test_a_missing_device_is_an_error_of_the_draft_model() -> None:
-    drafts = Drafters(Load(1, "target", str(tiny_folder("llama")), device="cpu", draft_device="cuda:7"))
+    drafts = Drafters(ModelSelection("target", draft_model=(str(tiny_folder("llama")),), device="cpu", draft_device="cuda:7"))
     sentence = "no CUDA device here.* Use --draft-device cpu"
     with pytest.raises(UserError, match=rf"^The draft model .* cannot be used: .*{sentence}"):
         drafts.join(tiny_model("mistral"))
 
 
 def test_the_built_in_draft_model_is_loaded_when_it_is_first_needed(shipped: None) -> None:
-    drafts = Drafters(Load(1, "builtin", device="cpu", context=100))
+    drafts = Drafters(ModelSelection("builtin", device="cpu", context=100))
     assert drafts
     drafts.join(tiny_model("mistral"))
     assert not drafts.models
@@ -108,21 +112,21 @@ def test_the_built_in_draft_model_is_loaded_when_it_is_first_needed(shipped: Non
 
 
 def test_only_the_builtin_brings_a_draft_model(shipped: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert not Drafters(Load(1, str(tmp_path)))
+    assert not Drafters(ModelSelection(str(tmp_path)))
     monkeypatch.setattr(drafts_module, "builtin_path", lambda name: tmp_path / "missing")
-    drafts = Drafters(Load(1, "builtin"))
+    drafts = Drafters(ModelSelection("builtin"))
     assert not drafts
     assert drafts.get() == []
 
 
 def test_several_draft_models_are_loaded_in_the_order_given() -> None:
-    names = [str(tiny_folder("qwen3")), str(tiny_folder("mistral"))]
-    command = parse(dump(Load(1, "target", names, device="cpu")))
-    assert command.drafts == names
-    drafts = Drafters(command)
+    names = (str(tiny_folder("qwen3")), str(tiny_folder("mistral")))
+    command = parse(dump(Load(1, ModelSelection("target", draft_model=names, device="cpu"))))
+    assert command.selection.draft_model == names
+    drafts = Drafters(command.selection)
     assert drafts
     drafts.join(tiny_model("llama"))
-    assert [model.info.name for model in drafts.models] == names
+    assert [model.info.name for model in drafts.models] == [*names]
     conversation = open_conversation(tiny_model("llama"), drafts)
     conversation.drafter("tree")
     assert conversation.draft_models == tuple(drafts.models)
@@ -133,7 +137,7 @@ def test_several_draft_models_are_loaded_in_the_order_given() -> None:
 
 def test_a_head_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) -> None:
     head = write_head(tmp_path / "head", taps=(1, 3, 5), drafted=100)
-    drafts = Drafters(Load(1, "target", str(head), device="cpu"))
+    drafts = Drafters(ModelSelection("target", draft_model=(str(head),), device="cpu"))
     drafts.join(target())
     assert not drafts
     assert drafts.head is not None
@@ -159,7 +163,7 @@ def test_a_head_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path
     (str(builtin_gguf()), {"draft_dtype": "float32"}, "llama.cpp"),
 ])  # fmt: skip
 def test_the_built_in_head_is_loaded_for_the_targets_runtime(model: str, options: dict[str, Any], runtime: str) -> None:
-    drafts = Drafters(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **options))
+    drafts = Drafters(ModelSelection(model, draft_model=(BUILTIN_EAGLE,), device="cpu", threads=1, **options))
     target = find_model(model, drafts.target_options)()
     assert target.info.backend == runtime
     drafts.join(target)
@@ -193,7 +197,7 @@ def write_damaged(file: Path, change: Callable[[bytes], bytes]) -> str:
 @needs_llama
 def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
     model = str(gguf_of(llama_folder()))
-    engine.send(Load(1, model, draft_model=model, **EXACT))  # type: ignore[arg-type]
+    engine.send(Load(1, ModelSelection(model, draft_model=(model,), **EXACT)))  # type: ignore[arg-type]
     events = engine.until(1, Loaded, Failed)
     loaded = events[-1]
     assert isinstance(loaded, Loaded), loaded
@@ -213,7 +217,7 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
         str(tmp_path / "none.gguf"): "There is no file",
     }
     for id, (file, sentence) in enumerate(broken.items(), 10):
-        engine.send(Load(id, file))
+        engine.send(Load(id, ModelSelection(file)))
         *before, failed = engine.until(id, Failed, Loaded)
         assert isinstance(failed, Failed), failed
         assert failed.cause == "user"
@@ -221,7 +225,7 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
         assert "\n" not in failed.sentence
         if Unloaded() in before:  # llama.cpp itself refused it, after the old model had been unloaded
             assert "Load one again" in failed.sentence
-            engine.send(Load(20, model, **EXACT))  # type: ignore[arg-type]
+            engine.send(Load(20, ModelSelection(model, **EXACT)))  # type: ignore[arg-type]
             engine.until(20, Loaded)
     assert answer_tokens(engine, 30, "greedy") == plain
 
@@ -234,7 +238,7 @@ ENDLESS = (
 
 
 def load(client: EngineClient, model: str) -> Event:
-    return answer(client, client.load(model, device="cpu", threads=1))[-1]
+    return answer(client, client.load(ModelSelection(model, device="cpu", threads=1)))[-1]
 
 
 def ask(client: EngineClient, **options: Any) -> Event:
@@ -307,7 +311,7 @@ def incomplete_bytes(folder: Path) -> int:
 
 def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClient, hub: Hub, tmp_path: Path) -> None:
     hub.stall_after = 2_000_000
-    id = hub_client.load("sea/Buoy", device="cpu", threads=1)
+    id = hub_client.load(ModelSelection("sea/Buoy", device="cpu", threads=1))
     deadline = time.monotonic() + DEADLINE_SECONDS
     # Not the reported progress: it comes only a few times a second, and all bytes may come between two reports.
     while incomplete_bytes(tmp_path) < 1_500_000:
@@ -319,7 +323,7 @@ def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClie
     assert incomplete_bytes(tmp_path) == 0
     hub.stall_after = None
     hub.asked = []
-    events = answer(hub_client, hub_client.load("sea/Buoy", device="cpu", threads=1))
+    events = answer(hub_client, hub_client.load(ModelSelection("sea/Buoy", device="cpu", threads=1)))
     assert isinstance(events[-1], Loaded), events[-1]
     assert events[-1].model.name == "sea/Buoy"
     assert hub.bodies() == [""]
@@ -330,9 +334,9 @@ def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClie
 @needs_llama
 def test_an_ollama_model_is_loaded_by_its_name(hub_client: EngineClient, tmp_path: Path) -> None:
     write_ollama(tmp_path / "ollama", "lighthouse", "q8", builtin_gguf())
-    loaded = answer(hub_client, hub_client.load("ollama:lighthouse:q8", device="cpu", threads=1))[-1]
+    loaded = answer(hub_client, hub_client.load(ModelSelection("ollama:lighthouse:q8", device="cpu", threads=1)))[-1]
     assert isinstance(loaded, Loaded), loaded
     assert (loaded.model.name, loaded.model.backend) == ("ollama:lighthouse:q8", "llama.cpp")
-    failed = answer(hub_client, hub_client.load("ollama:nothing", device="cpu"))[-1]
+    failed = answer(hub_client, hub_client.load(ModelSelection("ollama:nothing", device="cpu")))[-1]
     assert isinstance(failed, Failed)
     assert "Download it with `ollama pull nothing`." in failed.sentence

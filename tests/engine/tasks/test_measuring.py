@@ -21,6 +21,7 @@ from specchat.decoders.methods.early_exit import parse_skip
 from specchat.decoders.stats import Totals
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Worked, Working
+from specchat.engine.options import ModelSelection
 from specchat.engine.tasks import block_search
 from specchat.engine.tasks.block_search import BudgetedSession, BudgetSpent, GreedyText, Scorer, Walk, find_blocks
 from specchat.engine.tasks.measuring import measure_answer
@@ -70,7 +71,7 @@ def test_past_answers_out_of_a_file_are_drafted_from_where_that_is_asked(tmp_pat
     file = tmp_path / "past.jsonl"
     file.write_text(json.dumps({"prompt": "before", "response": text}) + "\n")
     with EngineClient() as client:
-        list(client.stream(client.load(recorded(tmp_path, more={"tell me": text}))))
+        list(client.stream(client.load(ModelSelection(recorded(tmp_path, more={"tell me": text})))))
 
         def steps(past: bool, settings: dict[str, Any] | None = None) -> int:
             request = {"method": "lookup", "prompt": "tell me", "raw": True, "past": past, "settings": settings or {}}
@@ -116,7 +117,7 @@ def test_a_task_that_cannot_run_fails_with_a_sentence(
 
 
 def test_a_running_task_ends_soon_after_its_cancel(client: EngineClient, tmp_path: Path) -> None:
-    list(client.stream(client.load(recorded(tmp_path, pace=0.05))))
+    list(client.stream(client.load(ModelSelection(recorded(tmp_path, pace=0.05)))))
     id = client.work("answer", prompt="long", max_tokens=4000)
     client.cancel(id)
     failed = list(client.stream(id))[-1]

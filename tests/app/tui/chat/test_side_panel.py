@@ -16,6 +16,7 @@ from specchat.app.tui.chat.side_panel import PAGES
 from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Paused, RecordProbabilities, StepRecord, Steps
+from specchat.engine.options import ModelSelection
 
 from ....fakes import pilots
 from ....fakes.pilots import Make, chatting, command, settle, status, toasts, until
@@ -185,7 +186,7 @@ async def test_an_answer_looked_into_afterwards_and_one_step_by_step(tmp_path: A
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     prompt = "Repeat this text exactly: The lamp was lit. The lamp was lit. The lamp was lit."
     with EngineClient() as client:
-        client.load("builtin", device="cpu")
+        client.load(ModelSelection("builtin", device="cpu"))
         app = SpecchatApp(changed(Settings(), {"method": "lookup"}), client)
         dialogue = app.dialogue
         async with app.run_test(size=(120, 40)) as pilot:

@@ -26,6 +26,7 @@ from specchat.app.tui.driver import TerminalParser
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded, Loading
+from specchat.engine.options import ModelSelection
 from specchat.errors import UserError
 
 from ....fakes.pilots import Make, ask, chatting, command, settle, shown, toasts, until
@@ -461,7 +462,7 @@ def test_where_a_chat_can_be_cut() -> None:
 def test_the_engine_counts(tmp_path: Path) -> None:
     with EngineClient() as client:
         client.send(Count(77, [[{"role": "user", "content": "one"}]]))
-        client.load(recorded_model(tmp_path, {"one two three": "four"}))
+        client.load(ModelSelection(recorded_model(tmp_path, {"one two three": "four"})))
         events: list[Any] = []
         while not any(isinstance(event, Loaded) for event in events):
             if (event := client.wait(120)) is not None:

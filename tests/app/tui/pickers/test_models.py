@@ -13,6 +13,7 @@ from specchat.app.models.memory import FreeMemory
 from specchat.app.tui.pickers.models import ModelsScreen
 from specchat.app.tui.pickers.pick_list import PickList
 from specchat.engine.messages import Cancel, Failed, Load, Loading
+from specchat.engine.options import ModelSelection
 
 from ....fakes.models.hub_server import COMMIT, Hub, serving
 from ....fakes.models.model_folders import make_home, write_folder, write_gguf
@@ -184,7 +185,7 @@ async def test_enter_loads(make_chat: Make, engine: Any, home: Path) -> None:
             await pilot.press("enter")
             assert not isinstance(pilot.app.screen, ModelsScreen)
             load = loads(engine)[-1]
-            assert (load.model, load.backend, load.revision, load.draft_model) == (spec, backend, revision, None)
+            assert load.selection == ModelSelection(spec, backend=backend, revision=revision)
             assert pilot.app.dialogue.phase == "loading"
 
 
@@ -208,7 +209,8 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         await goto(pilot, "lantern/Lighthouse-Tiny")
         await pilot.press("enter")
         (load,) = loads(engine)
-        assert (load.model, load.drafts) == ("lantern/Lighthouse-Instruct", ["lantern/Lighthouse-Tiny"])
+        assert load.selection.model == "lantern/Lighthouse-Instruct"
+        assert load.selection.draft_model == ("lantern/Lighthouse-Tiny",)
 
 
 async def test_escape_cancels_a_load_and_the_model_before_stays(make_chat: Make, engine: Any, home: Path) -> None:
@@ -244,7 +246,7 @@ async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engin
         await goto(pilot, "Q8_0")
         await pilot.press("enter")
         (load,) = loads(engine)
-        assert (load.model, load.revision) == ("sea/Buoy-GGUF:Q8_0", COMMIT)
+        assert load.selection == ModelSelection("sea/Buoy-GGUF:Q8_0", revision=COMMIT)
 
 
 async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat: Make, engine: Any, hub: Hub) -> None:

@@ -45,6 +45,7 @@ from specchat.engine.messages import (
     Steps,
     UnloadSecondary,
 )
+from specchat.engine.options import ModelSelection
 
 from ....cases import FULL
 from ....fakes.models.llama_tiny import needs_llama
@@ -365,7 +366,7 @@ def loads(engine: Any) -> list[LoadSecondary]:
 def have(engine: Any, tokenizer: str = "other") -> None:
     """The last model that was asked for is loaded."""
     command = loads(engine)[-1]
-    info = replace(INFO, name=command.model, backend="llama.cpp", dtype="Q4_0")
+    info = replace(INFO, name=command.selection.model, backend="llama.cpp", dtype="Q4_0")
     engine.events.append(LoadedSecondary(command.id, command.key, info, {"lookup": "No drafts."}, tokenizer, "same"))
 
 
@@ -419,7 +420,7 @@ async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine
             RaceEntry("greedy"),
             RaceEntry("greedy", model="builtin", backend="llama.cpp"),
         ]
-        assert loads(engine)[0].options["backend"] == "llama.cpp"
+        assert loads(engine)[0].selection.backend == "llama.cpp"
 
 
 LINES = [
@@ -511,8 +512,7 @@ async def test_a_head_a_draft_model_fusion_and_plain_decoding_race(
 ) -> None:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     with EngineClient() as client:
-        options = {"draft_model": drafts} if drafts else {}
-        client.load("builtin", device="cpu", backend=backend, **options)
+        client.load(ModelSelection("builtin", device="cpu", backend=backend, draft_model=drafts))
         app = SpecchatApp(changed(Settings(), {"max_tokens": 48, "draft_model": drafts}), client)
         async with app.run_test(size=(150, 40)) as pilot:
             await until(pilot, lambda: app.dialogue.phase == "ready")

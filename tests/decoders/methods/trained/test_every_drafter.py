@@ -25,7 +25,7 @@ from specchat.builtin.recipe.train_pard import MASK
 from specchat.decoders import Acceptance, Conversation, Generation, Step, encode_prompt
 from specchat.decoders.acceptance import Rule
 from specchat.engine.drafts import Drafters, open_conversation, refusals
-from specchat.engine.messages import Load
+from specchat.engine.options import ModelSelection
 
 from ....cases import FULL
 from ....fakes.answers import answered, plain
@@ -224,7 +224,7 @@ def test_an_offered_head_is_loaded_by_the_method_that_needs_it_in_the_middle_of_
 
 def test_a_model_with_one_offers_the_method_by_itself() -> None:
     model = mtp_target("deepseek-v3")
-    drafts = Drafters(Load(1, str(mtp_folder("deepseek-v3")), device="cpu"))
+    drafts = Drafters(ModelSelection(str(mtp_folder("deepseek-v3")), device="cpu"))
     drafts.join(model)
     reasons = refusals(model, drafts)
     assert "mtp" not in reasons
