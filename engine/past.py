@@ -99,7 +99,7 @@ class PastAnswers:
 
     def _opened(self, model: Model, folder: str) -> Past:
         from ..decoders.past.index import Past
-        from .secondary import fingerprint
+        from .models import fingerprint
 
         past = Past(Path(folder) / fingerprint(model)[:16], model.info.vocabulary)
         self._open = model, folder, past
