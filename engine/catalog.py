@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from ..backends.grammars.constraint import Constraint, parse_constraint
-from ..decoders.acceptance import Acceptance
-from ..decoders.base import effective_label, find_param, parse_params
-from ..decoders.registry import broken, describe, elsewhere, get, methods
-from ..decoders.stats import Share, Totals
-from ..decoders.text import Stops
-
-__all__ = [
-    "Acceptance",
-    "Constraint",
-    "Share",
-    "Stops",
-    "Totals",
-    "broken",
-    "describe",
-    "effective_label",
-    "elsewhere",
-    "find_param",
-    "get",
-    "methods",
-    "parse_constraint",
-    "parse_params",
-]
+from ..backends.grammars.constraint import Constraint as Constraint
+from ..backends.grammars.constraint import parse_constraint as parse_constraint
+from ..decoders.acceptance import Acceptance as Acceptance
+from ..decoders.base import effective_label as effective_label
+from ..decoders.base import find_param as find_param
+from ..decoders.base import parse_params as parse_params
+from ..decoders.registry import broken as broken
+from ..decoders.registry import describe as describe
+from ..decoders.registry import elsewhere as elsewhere
+from ..decoders.registry import get as get
+from ..decoders.registry import methods as methods
+from ..decoders.stats import Share as Share
+from ..decoders.stats import Totals as Totals
+from ..decoders.text import Stops as Stops

@@ -274,10 +274,6 @@ class Lanes:
         for lane in tuple(self._running):
             self.cancel(lane.id)
 
-    def clear(self) -> None:
-        for name in tuple(self._lanes):
-            self.close_lane(name)
-
     def run_pass(self) -> None:
         """Give one forward pass to the lane that has computed least, of those that may take one now."""
         now = self._clock()

@@ -7,57 +7,30 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import partial
 from typing import Any, TypedDict
 
-from ..backends.base import Sampling
-from ..backends.info import MOST_NODES, Capabilities, ModelInfo, flops, least_share, plain_passes
-from ..backends.loading import builtin_gguf, builtin_path
-from ..backends.options import (
-    BACKENDS,
-    BUILTIN,
-    BUILTIN_DRAFT,
-    BUILTIN_EAGLE,
-    DEVICE,
-    DTYPES,
-    SHIPPED,
-    LoadOptions,
-    at_load,
-    draft_label,
-    rebuild_command,
-)
-from ..backends.remote.address import find_server, is_url, parse_url
+from ..backends.base import Sampling as Sampling
+from ..backends.info import MOST_NODES as MOST_NODES
+from ..backends.info import Capabilities as Capabilities
+from ..backends.info import ModelInfo as ModelInfo
+from ..backends.info import flops as flops
+from ..backends.info import least_share as least_share
+from ..backends.info import plain_passes as plain_passes
+from ..backends.loading import builtin_gguf as builtin_gguf
+from ..backends.loading import builtin_path as builtin_path
+from ..backends.options import BACKENDS as BACKENDS
+from ..backends.options import BUILTIN as BUILTIN
+from ..backends.options import BUILTIN_DRAFT as BUILTIN_DRAFT
+from ..backends.options import BUILTIN_EAGLE as BUILTIN_EAGLE
+from ..backends.options import DEVICE, DTYPES, at_load
+from ..backends.options import SHIPPED as SHIPPED
+from ..backends.options import LoadOptions as LoadOptions
+from ..backends.options import draft_label as draft_label
+from ..backends.options import rebuild_command as rebuild_command
+from ..backends.remote.address import find_server as find_server
+from ..backends.remote.address import is_url as is_url
+from ..backends.remote.address import parse_url as parse_url
 from ..errors import UserError
 from ..option import declared_options, option
 from ..plain_file import as_text, user_path
-
-__all__ = [
-    "ANSWERING",
-    "BACKENDS",
-    "BUILTIN",
-    "BUILTIN_DRAFT",
-    "BUILTIN_EAGLE",
-    "CONSTRAINTS",
-    "DRAFTING",
-    "LOADING",
-    "MOST_NODES",
-    "SHIPPED",
-    "AnswerOptions",
-    "Capabilities",
-    "DraftOptions",
-    "LoadOptions",
-    "ModelInfo",
-    "ModelSelection",
-    "RequestOptions",
-    "Sampling",
-    "builtin_gguf",
-    "builtin_path",
-    "draft_label",
-    "find_server",
-    "flops",
-    "is_url",
-    "least_share",
-    "parse_url",
-    "plain_passes",
-    "rebuild_command",
-]
 
 MODEL_NAME = {"pattern": r"(?s).*\S.*", "takes": "a model, a folder, a GGUF file, or owner/name on the Hub"}
 

@@ -37,7 +37,7 @@ from .messages import (
     Work,
     Worked,
 )
-from .tasks.work import UNMEASURED
+from .tasks.work import Measured, result_fields
 
 POLL_SECONDS = 0.05
 """Interval of checks whether a load was cancelled."""
@@ -170,7 +170,8 @@ class ServerAnswers:
                 if name not in self._measured:
                     self._measured[name] = self.load(address, cancelled)
                 model = self._measured[name]
-            self._post(Worked(command.id, self._result(measure_answer(model, **options), cancelled)))
+            measured = self._result(measure_answer(model, **options), cancelled)
+            self._post(Worked(command.id, result_fields(measured)))
         except BaseException as error:  # see `failure`
             self._post(failure(command.id, error))
 
@@ -315,7 +316,7 @@ async def measure_answer(
     messages: Sequence[Mapping[str, str]] | None = None,
     raw: bool = False,
     max_tokens: int = 256,
-) -> dict[str, Any]:
+) -> Measured:
     """Ask a server for a greedy answer, without its prompt cache if it can be switched off.
 
     Args:
@@ -326,10 +327,8 @@ async def measure_answer(
         max_tokens: most tokens of the answer.
 
     Returns:
-        The fields of `measuring.measure_answer` that the server sends: `tokens` only with every id; `nodes` and `drafted` 0
-        without its drafts; `steps` 0 if passes are not counted. `count`: tokens; `seconds`: by its clock, else by arrival. Also
-        `certainty` (whether the runs are known), `engine`, `decodes` (its method), `finish_reason`, and `prompt_ids` if it
-        sends them.
+        its figures: `seconds` by the server's clock, else by arrival; `steps` 0 if passes are not counted, `nodes` and
+        `drafted` 0 without its drafts.
 
     Raises:
         UserError: the server refused, failed or fell silent.
@@ -347,22 +346,21 @@ async def measure_answer(
     drafted = outcome.drafted or 0
     seconds = outcome.prefill_seconds + outcome.decode_seconds
     tokens = ids if NO_ID not in ids and len(ids) == number else []
-    return {
-        **UNMEASURED,
-        "tokens": tokens,
-        "prompt_ids": list(outcome.prompt_ids),
-        "text": taker.raw,
-        "count": number,
-        "prompt_tokens": outcome.prompt_tokens or 0,
-        "seconds": seconds,
-        "prefill_seconds": outcome.prefill_seconds,
-        "steps": steps,
-        "drafted": drafted,
-        "accepted": (outcome.accepted or 0) if drafted else 0,
-        "nodes": steps + drafted if drafted else 0,
-        "other_seconds": seconds,
-        "certainty": outcome.certainty,
-        "engine": model.served.engine,
-        "decodes": model.method,
-        "finish_reason": outcome.reason,
-    }
+    return Measured(
+        tokens=tokens,
+        prompt_ids=list(outcome.prompt_ids),
+        text=taker.raw,
+        count=number,
+        prompt_tokens=outcome.prompt_tokens or 0,
+        seconds=seconds,
+        prefill_seconds=outcome.prefill_seconds,
+        steps=steps,
+        drafted=drafted,
+        accepted=(outcome.accepted or 0) if drafted else 0,
+        nodes=steps + drafted if drafted else 0,
+        other_seconds=seconds,
+        certainty=outcome.certainty,
+        engine=model.served.engine,
+        decodes=model.method,
+        finish_reason=outcome.reason,
+    )

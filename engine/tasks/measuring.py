@@ -4,7 +4,7 @@ task `prove`: which passes have plain decoding's bits, and how often others chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -14,10 +14,11 @@ from ...backends.info import flops
 from ...backends.rounding import measure
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
+from ...errors import UserError
 from ..drafts import open_conversation
 from ..messages import Generate
 from ..requests import encode_request
-from .work import TaskContext, Timer
+from .work import Measured, TaskContext, Timer
 
 if TYPE_CHECKING:  # NumPy, which only past answers need
     from ...decoders.past.index import Past
@@ -61,15 +62,20 @@ _past: WeakKeyDictionary[Model, Past] = WeakKeyDictionary()
 """The answers read by `open_past`."""
 
 
-def open_past(job: TaskContext, files: Sequence[str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PastSize:
+    """Numbers of answers and tokens to draft from."""
+
+    answers: int
+    tokens: int
+
+
+def open_past(job: TaskContext, files: Sequence[str]) -> PastSize:
     """Read answers that `measure_answer` may draft from, as the loaded model's tokens.
 
     Args:
         job: with the model.
         files: JSONL of recorded answers.
-
-    Returns:
-        numbers of answers and tokens.
 
     Raises:
         UserError: a file cannot be read, or has none.
@@ -79,7 +85,7 @@ def open_past(job: TaskContext, files: Sequence[str]) -> dict[str, Any]:
 
     past = _past[job.model] = Past(vocabulary=job.model.info.vocabulary)
     past.add(earlier_answers(files, None, job.model))
-    return {"answers": len(past.keys), "tokens": len(past)}
+    return PastSize(len(past.keys), len(past))
 
 
 def measure_answer(
@@ -92,25 +98,20 @@ def measure_answer(
     max_tokens: int = 256,
     past: bool = False,
     constraint: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> Measured:
     """Answer a prompt greedily, with an empty cache and empty pools, so that no method profits from an earlier answer of this
     measurement.
 
     Args:
         job: with the model.
         method: one of specchat's, or `transformers/NAME`, `llama-cpp/NAME`.
-        settings: of the method.
+        settings: of the method, if it is ours.
         prompt: text, or
         messages: a chat.
         raw: continue the text as it is.
         max_tokens: most tokens of the answer.
         past: draft from the answers read by `open_past` too.
         constraint: as `Generate.constraint`.
-
-    Returns:
-        tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
-        included), prefill_seconds, steps, drafted, accepted, nodes, grammar (forced tokens), draft_seconds, forward_seconds,
-        other_seconds, flops, and thought and answer, the shares of both (as `Totals`).
 
     Raises:
         UserError: the prompt does not fit, or the model cannot run the method.
@@ -120,7 +121,9 @@ def measure_answer(
     if "/" in method:
         from .peers import answer
 
-        return answer(job, method, ids, dict(settings or {}), max_tokens)
+        if settings:
+            raise UserError(f"{method} is compared with its own settings. Leave out {', '.join(settings)}.")
+        return answer(job, method, ids, max_tokens)
     conversation = _conversation(job, len(ids) + max_tokens + SPARE)
     conversation.past = _past.get(model) if past else None
     generation = Generation(
@@ -136,34 +139,43 @@ def measure_answer(
             job.check()
             generation.advance()
     totals, answer_ids = generation.totals, generation.answer
-    return {
-        "tokens": answer_ids,
-        "prompt_ids": list(ids),
-        "text": model.decode(answer_ids),
-        "prompt_tokens": len(ids),
-        "seconds": timer.seconds,
-        "cpu_seconds": timer.cpu_seconds,
-        "prefill_seconds": generation.prefill_seconds,
+    return Measured(
+        tokens=answer_ids,
+        prompt_ids=list(ids),
+        text=model.decode(answer_ids),
+        prompt_tokens=len(ids),
+        seconds=timer.seconds,
+        cpu_seconds=timer.cpu_seconds,
+        prefill_seconds=generation.prefill_seconds,
         **{name: getattr(totals, name) for name in COUNTED},
-        "flops": flops(model.info.weights, totals.nodes),
-        "thought": asdict(totals.thought),
-        "answer": asdict(totals.answer),
-    }
+        flops=flops(model.info.weights, totals.nodes),
+        thought=totals.thought,
+        answer=totals.answer,
+    )
 
 
-def prove(job: TaskContext) -> dict[str, Any]:
-    """Measure the rounding of the loaded model's passes.
+@dataclass(frozen=True)
+class Proven:
+    """The rounding of a model's passes."""
 
-    Returns:
-        label: of exact methods.
-        equal: sizes of chains with equal bits.
-        measured, turned: numbers of tokens compared, and of those whose choice changed.
-        broken: whether the load promised more than holds.
-    """
+    label: str
+    """Of exact methods."""
+    equal: Sequence[int] = ()
+    """Sizes of chains with equal bits."""
+    measured: int = 0
+    """Tokens compared."""
+    turned: int = 0
+    """Those of them whose choice changed."""
+    broken: bool = False
+    """Whether the load promised more than holds."""
+
+
+def prove(job: TaskContext) -> Proven:
+    """Measure the rounding of the loaded model's passes."""
     model = job.model
     able = model.info.capabilities
     if not able.chain:
-        return {"label": able.identical, "equal": [], "measured": 0, "turned": 0, "broken": False}
+        return Proven(able.identical)
     session = model.open_session(max(CONTEXTS) + 2 * STEPS)
     text = model.proof_ids(max(CONTEXTS) + STEPS + 1)
     done = 0
@@ -180,10 +192,4 @@ def prove(job: TaskContext) -> dict[str, Any]:
         session.close()
     promised = bool(able.equal) and able.exact
     holds = rounding.exact if able.most is None else rounding.most >= able.most
-    return {
-        "label": able.identical,
-        "equal": list(rounding.equal),
-        "measured": rounding.measured,
-        "turned": rounding.turned,
-        "broken": promised and not holds,
-    }
+    return Proven(able.identical, rounding.equal, rounding.measured, rounding.turned, broken=promised and not holds)

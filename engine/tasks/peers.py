@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from ...backends.base import PREFILL_CHUNK, Model
 from ...backends.options import INT8
-from ...errors import UserError, did_you_mean
-from .work import UNMEASURED, TaskContext, Timer
+from ...errors import UserError
+from .work import Measured, TaskContext, Timer
 
 if TYPE_CHECKING:
     from ...backends.llama.context import Runtime
 
-TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "beam")
-LLAMA_CPP = ("greedy", "lookup")
+PEERS = {"transformers": ("greedy", "lookup", "draft", "early-exit"), "llama-cpp": ("greedy", "lookup")}
+"""Packages → the methods that are compared, with the packages' own settings or those of their documentation."""
 
-SETTINGS: Mapping[str, Mapping[str, int]] = {
-    "transformers/lookup": {"tokens": 10},
-    "transformers/draft": {},
-    "transformers/early-exit": {"layers": 0},
-    "transformers/beam": {"beams": 4},
-    "llama-cpp/lookup": {"tokens": 10, "ngram": 2},
-}
-"""Their settings and defaults, the peers' own or those of their documentation; layers 0 is half of them."""
+DRAFT_TOKENS = 10
+"""Longest draft of their lookup."""
+
+NGRAM = 2
+"""Tokens that llama-cpp-python looks up."""
 
 _networks: WeakKeyDictionary[Model, dict[str, Any]] = WeakKeyDictionary()
 """The peers' objects for a model, freed with it."""
 
 
-def answer(job: TaskContext, method: str, ids: Sequence[int], settings: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    """Have another implementation write a greedy answer; return the figures of `measuring.measure_answer` that are known.
+def answer(job: TaskContext, method: str, ids: Sequence[int], max_tokens: int) -> Measured:
+    """Have another implementation write a greedy answer; return its figures.
 
     Raises:
         UserError: there is no such implementation for this model.
     """
     package, name = _parse_method(method)
-    values = _values(method, settings)
     run = _transformers if package == "transformers" else _llama_cpp
-    return run(job, name, list(ids), values, max_tokens)
+    return run(job, name, list(ids), max_tokens)
 
 
-def prepare(job: TaskContext, method: str) -> dict[str, Any]:
+def prepare(job: TaskContext, method: str) -> None:
     """Load another implementation's objects, so that errors come before anything is measured.
 
     Raises:
@@ -51,28 +47,16 @@ def prepare(job: TaskContext, method: str) -> dict[str, Any]:
     """
     package, name = _parse_method(method)
     if package == "transformers":
-        _options(job, name, _values(method, {}))
+        _options(job, name)
     else:
         _gguf(job)
-    return {}
 
 
 def _parse_method(method: str) -> tuple[str, str]:
     package, _, name = method.partition("/")
-    if name not in {"transformers": TRANSFORMERS, "llama-cpp": LLAMA_CPP}.get(package, ()):
+    if name not in PEERS.get(package, ()):
         raise UserError(f"There is no {method!r} to compare with: choose transformers/NAME or llama-cpp/NAME.")
     return package, name
-
-
-def _values(method: str, settings: Mapping[str, Any]) -> dict[str, int]:
-    defaults = SETTINGS.get(method, {})
-    if unknown := sorted(set(settings) - set(defaults)):
-        hint = did_you_mean(unknown[0], defaults, None if defaults else "it has none.")
-        raise UserError(f"{method} has no setting {unknown[0]!r}: {hint}")
-    try:
-        return {key: int(settings.get(key, default)) for key, default in defaults.items()}
-    except ValueError:
-        raise UserError(f"The settings of {method} are whole numbers.") from None
 
 
 def _once(job: TaskContext, key: str, make: Callable[[], Any]) -> Any:
@@ -99,20 +83,15 @@ def _network(model: Model) -> Any:
     return network.to(info.device.split(",")[0].split(" ")[0]).eval()
 
 
-def _options(job: TaskContext, name: str, values: Mapping[str, int]) -> dict[str, Any]:
+def _options(job: TaskContext, name: str) -> dict[str, Any]:
     """Return the arguments of `generate` for a method, and load the objects that they need."""
     network = _once(job, "network", lambda: _network(job.model))
     match name:
         case "lookup":
-            return {"prompt_lookup_num_tokens": values["tokens"]}
+            return {"prompt_lookup_num_tokens": DRAFT_TOKENS}
         case "early-exit":
             layers = network.config.get_text_config(decoder=True).num_hidden_layers
-            depth = values["layers"] or max(1, layers // 2)
-            if not 0 < depth < layers:
-                raise UserError(f"transformers/early-exit takes 1 to {layers - 1} layers of this model, not {depth}.")
-            return {"assistant_early_exit": depth}
-        case "beam":
-            return {"num_beams": values["beams"]}
+            return {"assistant_early_exit": max(1, layers // 2)}
         case "draft":
             drafts = job.drafts.get() if job.drafts else []
             if not drafts:
@@ -121,10 +100,10 @@ def _options(job: TaskContext, name: str, values: Mapping[str, int]) -> dict[str
     return {}
 
 
-def _transformers(job: TaskContext, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
+def _transformers(job: TaskContext, name: str, ids: list[int], max_tokens: int) -> Measured:
     import torch
 
-    model, options = job.model, _options(job, name, values)
+    model, options = job.model, _options(job, name)
     network = _networks[model]["network"]
     layers = network.config.get_text_config(decoder=True).num_hidden_layers
     passes: list[int] = []
@@ -155,22 +134,21 @@ def _transformers(job: TaskContext, name: str, ids: list[int], values: Mapping[s
     return _result(model, ids, tokens, timer, passes)
 
 
-def _result(model: Model, ids: Sequence[int], tokens: list[int], timer: Timer, passes: Sequence[int]) -> dict[str, Any]:
+def _result(model: Model, ids: Sequence[int], tokens: list[int], timer: Timer, passes: Sequence[int]) -> Measured:
     """Collect the figures; `passes` has the number of tokens of each pass."""
     steps, nodes = len(passes), max(len(passes), sum(passes) - len(ids) + 1)
-    return {
-        **UNMEASURED,
-        "tokens": tokens,
-        "text": model.decode(tokens),
-        "prompt_tokens": len(ids),
-        "seconds": timer.seconds,
-        "cpu_seconds": timer.cpu_seconds,
-        "steps": steps,
-        "drafted": nodes - steps,
+    return Measured(
+        tokens=tokens,
+        text=model.decode(tokens),
+        prompt_tokens=len(ids),
+        seconds=timer.seconds,
+        cpu_seconds=timer.cpu_seconds,
+        steps=steps,
+        drafted=nodes - steps,
         # Each pass also gives a bonus token.
-        "accepted": max(0, len(tokens) - steps) if nodes > steps else 0,
-        "nodes": nodes,
-    }
+        accepted=max(0, len(tokens) - steps) if nodes > steps else 0,
+        nodes=nodes,
+    )
 
 
 def _gguf(job: TaskContext) -> Path:
@@ -201,14 +179,14 @@ def same_settings(model: Model) -> dict[str, Any]:
     }
 
 
-def _llama_cpp(job: TaskContext, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
+def _llama_cpp(job: TaskContext, name: str, ids: list[int], max_tokens: int) -> Measured:
     from llama_cpp import Llama
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
     model, file = job.model, _gguf(job)
 
     def open_file() -> Any:
-        draft = LlamaPromptLookupDecoding(values["ngram"], values["tokens"]) if name == "lookup" else None
+        draft = LlamaPromptLookupDecoding(NGRAM, DRAFT_TOKENS) if name == "lookup" else None
         # Drafters are verified with the scores of every position; without a draft model the last one's are enough.
         return Llama(
             str(file),
@@ -219,7 +197,7 @@ def _llama_cpp(job: TaskContext, name: str, ids: list[int], values: Mapping[str,
             **same_settings(model),
         )
 
-    llama = _once(job, f"llama-{name}-{sorted(values.items())}", open_file)
+    llama = _once(job, f"llama-{name}", open_file)
     ends = set(model.info.eos_ids)
     tokens: list[int] = []
     passes: list[int] = []

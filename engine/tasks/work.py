@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...backends.base import Model
+from ...decoders.stats import Share
 from ...errors import Cancelled, UserError
 from ..failures import failure
 from ..messages import Event, Work, Worked, Working
@@ -55,10 +56,40 @@ class TaskContext:
             raise Cancelled
 
 
-UNMEASURED: Mapping[str, Any] = dict.fromkeys(
-    ("cpu_seconds", "prefill_seconds", "draft_seconds", "forward_seconds", "other_seconds"), 0.0
-)
-"""Figures of `measuring.measure_answer` that other implementations and servers may lack."""
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A measured answer. What an implementation or a server does not say is 0 or None."""
+
+    tokens: Sequence[int]
+    """Ids, EOS included; empty where a server sends none."""
+    text: str
+    prompt_tokens: int
+    prompt_ids: Sequence[int] = ()
+    count: int | None = None
+    """Tokens, where their ids are unknown."""
+    seconds: float
+    """Of the whole answer, prefill included."""
+    cpu_seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    draft_seconds: float = 0.0
+    forward_seconds: float = 0.0
+    other_seconds: float = 0.0
+    steps: int
+    drafted: int
+    accepted: int
+    nodes: int
+    grammar: int = 0
+    """Forced tokens."""
+    flops: float = 0.0
+    thought: Share | None = None
+    answer: Share | None = None
+    """The shares of both, as in `Totals`."""
+    certainty: str | None = None
+    """Whether a server's runs are known."""
+    engine: str | None = None
+    decodes: str | None = None
+    """The server and its method."""
+    finish_reason: str | None = None
 
 
 class Timer:
@@ -80,6 +111,12 @@ class Timer:
         gc.enable()
 
 
+def result_fields(result: object) -> dict[str, Any]:
+    """Return the known fields of a task's result."""
+    body = asdict(cast(Any, result)) if result is not None else {}
+    return {name: value for name, value in body.items() if value is not None}
+
+
 def run(
     command: Work, model: Model | None, drafts: Drafters | None, post: Callable[[Event], None], cancelled: Callable[[], bool]
 ) -> None:
@@ -87,8 +124,8 @@ def run(
     job = TaskContext(model, drafts, lambda data: post(Working(command.id, data)), cancelled)
     try:
         module, name = TASKS[command.task].split(":")
-        result: dict[str, Any] = getattr(import_module(f".{module}", __package__), name)(job, **command.options)
+        result = getattr(import_module(f".{module}", __package__), name)(job, **command.options)
     except BaseException as error:  # see `failure`
         post(failure(command.id, error))
         return
-    post(Worked(command.id, result))
+    post(Worked(command.id, result_fields(result)))

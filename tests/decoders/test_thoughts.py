@@ -142,7 +142,7 @@ def lanes() -> Iterator[tuple[Lanes, list[Event]]]:
     events: list[Event] = []
     worker = Lanes(events.append)
     yield worker, events
-    worker.clear()
+    worker.cancel_all()
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -274,7 +274,7 @@ def test_closing_a_lane_cancels_its_answer(desk: Desk) -> None:
     desk.lanes.start(target, Generate(2, lane="a", prompt="hi"))
     assert isinstance(desk.events[-2], Finished)
     assert desk.events[-1:] == [Started(2, "a", "greedy", "identical", 2, 0)]
-    desk.lanes.clear()
+    desk.lanes.close_model(target)
     assert desk.lanes.rest is None
 
 

@@ -20,6 +20,7 @@ from specchat.engine import messages
 from specchat.engine.client import EngineClient
 from specchat.engine.options import ModelSelection
 from specchat.engine.remote import measure_answer
+from specchat.engine.tasks.work import Measured
 
 from ..fakes.engines import answer
 from ..fakes.model_servers import Pass, Written, llama_server, of_words, serving, vllm
@@ -146,7 +147,7 @@ def test_a_measured_thought_has_its_marks_among_the_tokens(opened: bool) -> None
     if opened:
         stream[1] = stream[1].replace(b'"Hm,"', b'"<think>Hm,"')
 
-    async def measured(url: str) -> dict[str, Any]:
+    async def measured(url: str) -> Measured:
         address = find_server(url, {})
         assert address is not None
         model = await connect(address)
@@ -159,7 +160,7 @@ def test_a_measured_thought_has_its_marks_among_the_tokens(opened: bool) -> None
         pieces = asyncio.run(measured(fake.url))
         request = next(body for path, _, body in fake.asked if path == "/v1/chat/completions")
     assert request["reasoning_format"] == "none"
-    assert pieces["text"] == "<think>Hm, so</think>Hi there"
+    assert pieces.text == "<think>Hm, so</think>Hi there"
 
 
 def test_a_cancel_right_behind_its_prompt_ends_the_answer(client: EngineClient) -> None:

@@ -258,7 +258,7 @@ COUNTED = 8
 """Number of prompts for each further warm-up answer."""
 
 PEERS: Mapping[str, Sequence[str]] = {
-    "transformers": ("greedy", "lookup", "draft", "early-exit", "beam"),
+    "transformers": ("greedy", "lookup", "draft", "early-exit"),
     "llama-cpp": ("greedy", "lookup"),
 }
 """Other packages → the methods that they implement."""

@@ -56,12 +56,12 @@ def test_the_libraries_own_methods_give_plain_decodings_tokens(builtin_model: Mo
     plain = measure_answer(job(model), "greedy", prompt=PROMPT, max_tokens=40)
     for _ in range(1 + (library == "llama-cpp")):  # the second answer finds the first one's cache
         theirs = measure_answer(job(model), f"{library}/{kind}", prompt=PROMPT, max_tokens=40)
-        assert theirs["tokens"] == plain["tokens"]
-        assert (theirs["steps"] == plain["steps"]) == (kind == "greedy")
+        assert theirs.tokens == plain.tokens
+        assert (theirs.steps == plain.steps) == (kind == "greedy")
     if library == "transformers":
-        assert theirs["prompt_tokens"] == plain["prompt_tokens"]
-        assert kind == "greedy" or theirs["accepted"] == len(plain["tokens"]) - theirs["steps"]
-        assert kind != "greedy" or theirs["nodes"] == len(plain["tokens"])
+        assert theirs.prompt_tokens == plain.prompt_tokens
+        assert kind == "greedy" or theirs.accepted == len(plain.tokens) - theirs.steps
+        assert kind != "greedy" or theirs.nodes == len(plain.tokens)
     else:
         model.close()
 
