@@ -61,6 +61,38 @@ class Candidate:
         return self.agreement, self.likelihood
 
 
+@dataclass(frozen=True, slots=True)
+class BlockSet:
+    """Blocks that early exit may leave out."""
+
+    skip: str | None
+    """The blocks, as in early-exit.skip; None if they are all behind the first `layers`."""
+    layers: int | None
+    blocks: int
+    """Number of blocks that run."""
+    agreement: float
+    cost: float
+    """Time of a draft pass, as a share of the whole model's."""
+    speedup: float
+    """Expected speedup."""
+    tokens: int
+    """The K that it takes."""
+
+
+@dataclass(slots=True)
+class FoundBlocks:
+    """The result of a search."""
+
+    passes: int
+    answers: int
+    positions: int = 0
+    """Tokens of a score."""
+    seconds: float = 0.0
+    """Time of a pass over one node."""
+    found: Sequence[BlockSet] = ()
+    """The sets on the search's path, the greatest expected speedup first."""
+
+
 @dataclass(slots=True)
 class Walk:
     """The search: scores sets of blocks, and keeps those on its path.
@@ -308,7 +340,7 @@ def find_blocks(
     seconds: float = 120.0,
     answer_tokens: int = 48,
     clock: str = "wall",
-) -> dict[str, Any]:
+) -> FoundBlocks:
     """Search the attention and MLP blocks that early exit of the loaded model can do without.
 
     Args:
@@ -319,12 +351,6 @@ def find_blocks(
         answer_tokens: of each answer.
         clock: wall, or cpu for processor seconds.
 
-    Returns:
-        passes; positions (tokens of a score); answers; seconds of a pass over one node; found: the sets on the search's path,
-        the greatest expected speedup first, each with `skip` (as in early-exit.skip; or `layers`, the number of those that are
-        left, if whole layers at the end are left out), blocks (that run), agreement, cost (of a draft pass, as a share of the
-        whole model's), speedup (expected) and tokens (its K).
-
     Raises:
         UserError: no prompt fits, or the model cannot stop after some of its layers.
     """
@@ -334,7 +360,7 @@ def find_blocks(
         raise UserError(model.info.capabilities.reasons.get("layers", "This model cannot skip layers."))
     deadline = time.monotonic() + seconds
     texts, written = write_answers(job, prompts, answer_tokens, most // 3, time.monotonic() + seconds / 3)
-    result: dict[str, Any] = {"passes": written, "positions": 0, "answers": len(texts), "seconds": 0.0, "found": []}
+    result = FoundBlocks(passes=written, answers=len(texts))
     if sum(len(text.positions) for text in texts) < FEWEST_NODES:
         return result
     session = model.open_session(min(model.info.context, sum(len(text.ids) for text in texts) + POSITIONS + PREFILL_CHUNK))
@@ -346,7 +372,7 @@ def find_blocks(
         costs = measure(budgeted, texts[0], layers, cuts, time.process_time if clock == "cpu" else time.perf_counter)
         session.rewind(0)
         scorer = Scorer(budgeted, texts, tree)
-        result["positions"] = scorer.positions
+        result.positions = scorer.positions
 
         def report(candidate: Candidate) -> None:
             left_out, agreement = skip_text(candidate.left_out), candidate.agreement
@@ -359,11 +385,11 @@ def find_blocks(
         pass
     finally:
         session.close()
-    result["passes"] += budgeted.passes
+    result.passes += budgeted.passes
     if costs is not None:
-        result["seconds"] = costs.full
+        result.seconds = costs.full
         rows = [_row(candidate, costs, layers) for candidate in walk.path.values()]
-        result["found"] = sorted(rows, key=lambda row: (-row["speedup"], row["blocks"]))
+        result.found = sorted(rows, key=lambda row: (-row.speedup, row.blocks))
     return result
 
 
@@ -401,16 +427,16 @@ def _walk(walk: Walk, costs: Seconds, layers: int, units: Sequence[Unit]) -> Non
     walk.go(frozenset(), units)
 
 
-def _row(candidate: Candidate, costs: Seconds, layers: int) -> dict[str, Any]:
-    skip = skip_text(candidate.left_out)
+def _row(candidate: Candidate, costs: Seconds, layers: int) -> BlockSet:
     speedup, tokens = costs.best(candidate, layers)
     first = min(layer for layer, _ in candidate.left_out)
     whole = len(candidate.left_out) == 2 * (layers - first)
-    return {
-        **({"layers": first} if whole else {"skip": skip}),
-        "blocks": 2 * layers - len(candidate.left_out),
-        "agreement": candidate.agreement,
-        "cost": costs.draft(candidate.left_out) / costs.full,
-        "speedup": speedup,
-        "tokens": tokens,
-    }
+    return BlockSet(
+        layers=first if whole else None,
+        skip=None if whole else skip_text(candidate.left_out),
+        blocks=2 * layers - len(candidate.left_out),
+        agreement=candidate.agreement,
+        cost=costs.draft(candidate.left_out) / costs.full,
+        speedup=speedup,
+        tokens=tokens,
+    )

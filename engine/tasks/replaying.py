@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,15 @@ FIRST = 1 << 32
 """Key of the first earlier answer, above the numbers of records."""
 
 
+@dataclass(frozen=True)
+class Replayed:
+    """The end of a replay."""
+
+    problems: Sequence[str]
+    """A sentence for each line that is no record."""
+    records: int
+
+
 def replay_records(
     job: TaskContext,
     file: str,
@@ -44,7 +54,7 @@ def replay_records(
     skip: Sequence[int] = (),
     past: Sequence[str] = (),
     remember: bool = False,
-) -> dict[str, Any]:
+) -> Replayed:
     """Replay recorded answers with some methods, record by record.
 
     Args:
@@ -59,10 +69,8 @@ def replay_records(
         past: files of earlier answers to draft from.
         remember: later records may draft from each answer too, and drafters keep their knowledge.
 
-    Returns:
-        `problems`: a sentence for each line that is no record; `records`: their number. The figures of each method and record
-        are reported on the way: file, line, record, method, prompt, tokens, steps, runs, passes ([nodes, count] …), drafted,
-        accepted, draft_seconds, forward_seconds.
+    The figures of each method and record are reported on the way: file, line, record, method, prompt, tokens, steps, runs,
+    passes ([nodes, count] …), drafted, accepted, draft_seconds, forward_seconds.
     """
     model = job.model if over_model else None
     earlier = Past() if past or remember else None
@@ -90,7 +98,7 @@ def replay_records(
                     job.report({**about, "method": label, **_counts(totals)})
             if earlier is not None and remember:
                 earlier.add([(number, response)])
-    return {"problems": problems, "records": len(records[:limit])}
+    return Replayed(problems, len(records[:limit]))
 
 
 def abreast(runs: Sequence[Iterator[Totals]], check: Callable[[], None]) -> list[Totals]:

@@ -113,8 +113,11 @@ class Timer:
 
 def result_fields(result: object) -> dict[str, Any]:
     """Return the known fields of a task's result."""
-    body = asdict(cast(Any, result)) if result is not None else {}
-    return {name: value for name, value in body.items() if value is not None}
+
+    def known(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in pairs if value is not None}
+
+    return asdict(cast(Any, result), dict_factory=known) if result is not None else {}
 
 
 def run(

@@ -278,27 +278,27 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
     monkeypatch.setattr(block_search, "time", SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now))
     reports: list[dict[str, Any]] = []
     result = find_blocks(job_of(builtin_model, reports), prompts(), most=220, seconds=1e6, answer_tokens=24)
-    assert 100 < result["passes"] <= 220
+    assert 100 < result.passes <= 220
     # Every pass is counted, a prompt's prefill as the first step of its answer.
-    assert calls == result["passes"]
-    assert result["positions"] > 40
+    assert calls == result.passes
+    assert result.positions > 40
     assert reports[-1]["passes"] <= reports[-1]["most"] == 220
-    skipped = result["found"]
-    assert [row["speedup"] for row in skipped] == sorted((row["speedup"] for row in skipped), reverse=True)
-    depths = {row["layers"]: row for row in skipped if "layers" in row}
+    skipped = result.found
+    assert [row.speedup for row in skipped] == sorted((row.speedup for row in skipped), reverse=True)
+    depths = {row.layers: row for row in skipped if row.layers is not None}
     assert set(depths) == set(range(1, LAYERS))
-    assert any("a" in row["skip"] or "m" in row["skip"] for row in skipped if "skip" in row)
+    assert any(set("am") & set(row.skip or "") for row in skipped)
     for row in skipped:
-        assert 1 <= row["blocks"] < 2 * LAYERS
-        assert 0 <= row["agreement"] <= 1
-        run = parse_skip(row["skip"], LAYERS) if "skip" in row else row["layers"]
-        assert row["cost"] == pytest.approx(price(run) / price(None))
-        assert 1 <= row["tokens"] <= block_search.LONGEST_DRAFT
-        if "skip" in row:
-            assert len(parse_skip(row["skip"], LAYERS)) <= LAYERS
+        assert 1 <= row.blocks < 2 * LAYERS
+        assert 0 <= row.agreement <= 1
+        run = parse_skip(row.skip, LAYERS) if row.skip else row.layers
+        assert row.cost == pytest.approx(price(run) / price(None))
+        assert 1 <= row.tokens <= block_search.LONGEST_DRAFT
+        if row.skip is not None:
+            assert len(parse_skip(row.skip, LAYERS)) <= LAYERS
     # Leaving out one well chosen block does next to no harm; half of the model's trained exit, much.
-    assert max(row["agreement"] for row in skipped if row["blocks"] == 2 * LAYERS - 1) > 0.9
-    assert min(row["agreement"] for row in skipped) < 0.7
+    assert max(row.agreement for row in skipped if row.blocks == 2 * LAYERS - 1) > 0.9
+    assert min(row.agreement for row in skipped) < 0.7
 
 
 def test_the_search_is_cancelled_between_passes(builtin_model: Model) -> None:
