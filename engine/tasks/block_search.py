@@ -218,17 +218,13 @@ class Scorer:
     Args:
         budgeted: the session, empty.
         texts: those that fit in it.
-        tree: whether the model takes trees; else the drafts are a chain, which reads its own keys and values.
     """
 
-    def __init__(self, budgeted: BudgetedSession, texts: Sequence[GreedyText], tree: bool) -> None:
+    def __init__(self, budgeted: BudgetedSession, texts: Sequence[GreedyText]) -> None:
         self._budgeted = budgeted
-        self._tree = tree
-        texts = texts if tree else texts[:1]
         limit = min(text.prompt for text in texts) - 1
         first = texts[0].ids
         shared = next((i for i in range(limit) if any(text.ids[i] != first[i] for text in texts)), limit)
-        shared = shared if tree else limit
         tokens: list[int] = []
         parents: list[int] = []
         self._drafts: list[int] = []
@@ -236,13 +232,11 @@ class Scorer:
         self._answers: list[int] = []
         for text in texts:
             offset = len(tokens) - shared
-            places = text.positions
-            end = places[-1] if tree else shared
+            end = text.positions[-1]
             tokens += text.ids[shared:end]
             parents += [ROOT if i == shared else offset + i - 1 for i in range(shared, end)]
-            for i in places:
-                above = offset + i - 1 if i > shared else ROOT
-                self._below.append(above if tree else len(self._drafts) - 1)
+            for i in text.positions:
+                self._below.append(offset + i - 1 if i > shared else ROOT)
                 self._drafts.append(text.ids[i])
                 self._answers.append(text.ids[i + 1])
         for start in range(0, shared, PREFILL_CHUNK):
@@ -265,18 +259,15 @@ class Scorer:
             agreed += chosen == token
             likelihood += logp if chosen == token else logp - scores.gap(row, token)
         self._budgeted.session.drop(scores.nodes)
-        if not self._tree:  # number nodes from 0 again
-            self._budgeted.session.commit(())
         return agreed / len(self._answers), likelihood / len(self._answers)
 
 
 def write_answers(
     job: TaskContext, prompts: Sequence[Mapping[str, Any]], answer_tokens: int, most: int, deadline: float
 ) -> tuple[list[GreedyText], int]:
-    """Write as many greedy answers as `most` passes and MOST_TOKENS allow; return them and the number of passes. Where trees
-    work, fusion drafts: the tokens are greedy's, in fewer passes."""
+    """Write as many greedy answers as `most` passes and MOST_TOKENS allow; return them and the number of passes. Fusion drafts:
+    the tokens are greedy's, in fewer passes."""
     model = job.model
-    trees = model.info.capabilities.tree
     texts: list[GreedyText] = []
     passes = room = 0
     for prompt in prompts:
@@ -290,7 +281,7 @@ def write_answers(
             continue
         conversation = Conversation(model, context=min(model.info.context, len(ids) + length + MOST_TOKENS))
         try:
-            generation = Generation(conversation, ids, "fusion" if trees else "greedy", max_tokens=length)
+            generation = Generation(conversation, ids, "fusion", max_tokens=length)
             while generation.finish_reason is None and passes + generation.totals.steps < most:
                 job.check()
                 generation.advance()
@@ -300,21 +291,22 @@ def write_answers(
         if generation.answer:
             texts.append(GreedyText([*ids, *generation.answer], len(ids)))
             room += len(ids) + 2 * len(generation.answer)
-        if not trees:
-            break
     return texts, passes
 
 
-def measure(
-    budgeted: BudgetedSession, text: GreedyText, layers: int, cuts: Mapping[str, Layers], clock: Callable[[], float]
-) -> Seconds:
+def measure(budgeted: BudgetedSession, text: GreedyText, layers: int, clock: Callable[[], float]) -> Seconds:
     """Time passes after a text: of the whole model over one node and five, and of drafts."""
     session = budgeted.session
     session.rewind(0)
     session.prefill(text.ids[:-1])
     budgeted.passes += -(-len(text.ids) // PREFILL_CHUNK)
-    runs: dict[str, tuple[int, Layers | None]] = {"one": (1, None), "five": (5, None)}
-    runs |= {name: (1, cut) for name, cut in cuts.items()}
+    every = f"0-{layers - 1}"
+    runs: dict[str, tuple[int, Layers | None]] = {
+        "one": (1, None),
+        "five": (5, None),
+        "attention": (1, parse_skip(f"{every}m", layers)),
+        "mlp": (1, parse_skip(f"{every}a", layers)),
+    }
     least = dict.fromkeys(runs, float("inf"))
     for turn in range(TIMINGS):
         for name, (nodes, cut) in runs.items():
@@ -325,12 +317,8 @@ def measure(
                 least[name] = min(least[name], clock() - started)
             session.commit(())
     one = least["one"]
-    if "attention" in cuts:
-        attention = (one - least["mlp"]) / layers
-        mlp = (one - least["attention"]) / layers
-    else:
-        attention = mlp = (one - least["half"]) / (layers - layers // 2) / 2
-    return Seconds(one, max(0.0, least["five"] - one) / 4, max(0.0, attention), max(0.0, mlp))
+    attention, mlp = (max(0.0, one - least[name]) / layers for name in ("mlp", "attention"))
+    return Seconds(one, max(0.0, least["five"] - one) / 4, attention, mlp)
 
 
 def find_blocks(
@@ -352,12 +340,13 @@ def find_blocks(
         clock: wall, or cpu for processor seconds.
 
     Raises:
-        UserError: no prompt fits, or the model cannot stop after some of its layers.
+        UserError: no prompt fits, or the model cannot leave blocks out or takes no trees.
     """
     model = job.model
-    layers, tree = model.info.layers, model.info.capabilities.tree
-    if not model.info.capabilities.layers:
-        raise UserError(model.info.capabilities.reasons.get("layers", "This model cannot skip layers."))
+    layers, able = model.info.layers, model.info.capabilities
+    for what in ("layers", "tree"):
+        if not getattr(able, what):
+            raise UserError(able.reasons.get(what, "This model cannot skip layers."))
     deadline = time.monotonic() + seconds
     texts, written = write_answers(job, prompts, answer_tokens, most // 3, time.monotonic() + seconds / 3)
     result = FoundBlocks(passes=written, answers=len(texts))
@@ -368,10 +357,9 @@ def find_blocks(
     walk = Walk(lambda left_out: (0.0, 0.0))
     costs: Seconds | None = None
     try:
-        cuts = _cuts(budgeted, layers)
-        costs = measure(budgeted, texts[0], layers, cuts, time.process_time if clock == "cpu" else time.perf_counter)
+        costs = measure(budgeted, texts[0], layers, time.process_time if clock == "cpu" else time.perf_counter)
         session.rewind(0)
-        scorer = Scorer(budgeted, texts, tree)
+        scorer = Scorer(budgeted, texts)
         result.positions = scorer.positions
 
         def report(candidate: Candidate) -> None:
@@ -380,7 +368,7 @@ def find_blocks(
 
         walk.score = lambda left_out: scorer.score(parse_skip(skip_text(left_out), layers))
         walk.report = report
-        _walk(walk, costs, layers, _units(layers, single="attention" in cuts))
+        _walk(walk, costs, layers)
     except BudgetSpent:
         pass
     finally:
@@ -393,31 +381,9 @@ def find_blocks(
     return result
 
 
-def _cuts(budgeted: BudgetedSession, layers: int) -> dict[str, Layers]:
-    """Return the drafts whose times reveal the cost of blocks; of single blocks only if the model can skip them."""
-    session = budgeted.session
-    every = f"0-{layers - 1}"
-    cuts: dict[str, Layers] = {"attention": parse_skip(f"{every}m", layers), "mlp": parse_skip(f"{every}a", layers)}
-    try:
-        for cut in cuts.values():
-            budgeted.evaluate([0], [ROOT], rows=(), layers=cut)
-            session.commit(())
-    except UserError as error:
-        if "memory" in str(error):
-            raise
-        session.commit(())
-        return {"half": layers // 2}
-    return cuts
-
-
-def _units(layers: int, *, single: bool) -> list[Unit]:
-    if single:
-        return [frozenset({(layer, kind)}) for layer in range(layers) for kind in "am"]
-    return [frozenset({(layer, "a"), (layer, "m")}) for layer in range(layers)]
-
-
-def _walk(walk: Walk, costs: Seconds, layers: int, units: Sequence[Unit]) -> None:
+def _walk(walk: Walk, costs: Seconds, layers: int) -> None:
     """Try every number of first layers; then continue from the best of these; then from the whole model."""
+    units: list[Unit] = [frozenset({(layer, kind)}) for layer in range(layers) for kind in "am"]
     for depth in range(1, layers):
         tail: Unit = frozenset((layer, kind) for layer in range(depth, layers) for kind in "am")
         walk.path[tail] = walk.look(tail)
