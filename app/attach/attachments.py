@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ MOST_BYTES = 2_000_000
 _MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)(?:"|$)|'([^'\n]+)(?:'|$)|([^\s@"'][^\s]*))""", re.MULTILINE)
 _ESCAPED = re.compile(r"(?<!\S)@@(?=\S)")
 _HEADER = re.compile(r"^Attached (?:file|text): ([^\n]{1,300}) \(([\d,.]+ [kM]?B)\)\n(`{3,})\n", re.MULTILINE)
-_BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")
 _TICKS = re.compile(r"`+")
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -103,9 +101,9 @@ def attach(message: str, folder: Path | None = None) -> tuple[str, list[Attachme
     """
     attachments: dict[Path, Attachment] = {}
     for name in mentioned(message):
-        path = _path(name, folder)
+        path = (folder or Path()) / user_path(name)
         if not os.path.exists(path) and (shorter := name.rstrip(".,;:!?)")) != name and shorter:
-            name, path = shorter, _path(shorter, folder)
+            name, path = shorter, (folder or Path()) / user_path(shorter)
         if path not in attachments:
             attachments[path] = read(path, name, "Check the name, or write @@ for a plain @.")
     return _ESCAPED.sub("@", message), list(attachments.values())
@@ -115,14 +113,6 @@ def mentioned(message: str) -> Iterator[str]:
     """Yield the names after each @ that begins a word."""
     for match in _MENTION.finditer(message):
         yield match[1] or match[2] or match[3]
-
-
-def _path(name: str, folder: Path | None) -> Path:
-    if "\0" in name:
-        raise UserError(f"{one_line(name)} is not a file name: it contains a NUL character. Correct it.")
-    path = (folder or Path()) / user_path(name)
-    # Bytes outside UTF-8 are typed as escapes.
-    return path if os.path.lexists(path) else Path(_BYTE.sub(lambda byte: chr(int(byte[1], 16)), str(path)))
 
 
 def read(path: Path, name: str, helps: str = "Check the path.") -> Attachment:
@@ -136,19 +126,13 @@ def read(path: Path, name: str, helps: str = "Check the path.") -> Attachment:
     """
     label = one_line(name)
     try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise UserError(f"{label} is a folder. Attach a text file in it.")
-        if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{label} is not a regular file. Attach a text file, or pipe its output in.")
-        if status.st_size > MOST_BYTES:
-            size, most = size_of(status.st_size), size_of(MOST_BYTES)
-            raise UserError(f"{label} is {size}, above the {most} limit for a message. Attach a part of it.")
         data = plain_file.read_bytes(path, MOST_BYTES)
     except FileNotFoundError:
         raise UserError(f"There is no file {label}. {helps}") from None
     except OSError as error:
-        raise UserError(f"Cannot read {label} ({error.strerror}). Attach another file.") from None
+        raise UserError(
+            f"Cannot read {label} ({error.strerror}). Attach a text file of at most {size_of(MOST_BYTES)}."
+        ) from None
     text, notice = decode(data, label)
     return Attachment(name, text, len(data), notice=notice)
 

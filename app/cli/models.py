@@ -113,7 +113,7 @@ def _print_models(text: str, settings: Settings, free: FreeMemory, as_json: bool
 
 
 def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> None:
-    from ..models.pairing import Pairing, drafter_kinds, look_for, pair
+    from ..models.pairing import Pairing, look_for, pair
     from ..models.rows import draft_rows, matches
 
     library, models = _all_models(settings)
@@ -129,8 +129,7 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
     pairings: dict[object, Pairing] = {model.key: pair(library, chosen, model) for model in models}
     if as_json:
         listed = [{**_as_json(model), **asdict(pairings[model.key])} for model in models]
-        kinds = [asdict(kind) for kind in drafter_kinds(chosen)]
-        print_json({"target": _as_json(chosen), "models": listed, "look_for": kinds})
+        print_json({"target": _as_json(chosen), "models": listed, "look_for": look_for(chosen)})
         return
     mtp = chosen.card.mtp
     # The row without a draft model stays for a model with MTP layers, which drafts alone.

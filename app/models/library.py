@@ -68,11 +68,10 @@ class Library:
         self,
         recent: Sequence[str] = (),
         named: Sequence[str] = (),
-        folder: Path | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[FoundModel]:
         """Yield every model in the known places, as it is found. Blocks while it reads."""
-        for spot in spots(recent, named, folder):
+        for spot in spots(recent, named):
             if stopped():
                 return
             yield FoundModel(spot, Card(spot.path, "llama.cpp") if spot.remark else self.card(spot.path))

@@ -1,4 +1,4 @@
-"""The places of models: those of other programs, and folders that the user names; and the models that were used lately."""
+"""The places of models: those of other programs, folders that the user names, and models that were used lately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...backends.files.hub_files import IGNORED, PART, files_of, ggufs, is_model
 from ...backends.files.model_card import quantization_in
 from ...backends.loading import builtin_gguf, builtin_path
 from ...backends.options import BUILTIN, SHIPPED
-from ...plain_file import hub_cache, read_json, read_text, stand_somewhere, user_path, write_json
+from ...plain_file import hub_cache, read_json, user_path, write_json
 from ..settings.locations import data_folder
 
 DEPTH = 4
@@ -47,42 +47,34 @@ class ModelSpot:
     """The reason why `path` cannot be read, if so."""
 
 
-def spots(recent: Sequence[str] = (), named: Sequence[str] = (), folder: Path | None = None) -> Iterator[ModelSpot]:
+def spots(recent: Sequence[str] = (), named: Sequence[str] = ()) -> Iterator[ModelSpot]:
     """Yield every model in a known place, each file once, in the order of PLACES.
 
     Args:
         recent: names of models that were used lately.
         named: folders from the settings.
-        folder: in place of the current folder.
     """
-    files: set[Path] = set()
-    for spot in (
-        *_built_in(),
-        *_recent(recent),
-        *_below("This folder", folder or _current_folder(), depth=2),
-        *(spot for name in named for spot in _below("Your folders", user_path(name))),
-        *_hub(hub_cache()),
-        *(spot for models in _lm_studio() for spot in _below("LM Studio", models)),
-        *_ollama(),
-    ):
-        file = _real(spot.path)
-        if spot.place != "Built-in" and not spot.remark:
-            if file in files:
-                continue
-            files.add(file)
-        yield spot
-
-
-def _current_folder() -> Path:
-    stand_somewhere()
-    return Path.cwd()
-
-
-def _real(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError):
-        return path
+    searches = (
+        ("Built-in", _built_in()),
+        ("Recently used", _recent(recent)),
+        ("This folder", _below("This folder", depth=2)),
+        *(("Your folders", _below("Your folders", user_path(name))) for name in named),
+        ("Hugging Face cache", _hub(hub_cache())),
+        ("LM Studio", _below("LM Studio", user_path("~/.lmstudio/models"))),
+        *(("Ollama", _ollama(folder)) for folder in ollama.folders()),
+    )
+    files: set[str] = set()
+    for place, search in searches:
+        try:
+            for spot in search:
+                if (file := os.path.realpath(spot.path)) not in files:
+                    files.add(file)
+                    yield spot
+        except PermissionError as error:
+            path = Path(str(error.filename))
+            yield ModelSpot(place, "", path, str(path), remark=f"You do not have permission to read {path}.")
+        except OSError:  # there is no such place here
+            continue
 
 
 def _built_in() -> Iterator[ModelSpot]:
@@ -96,14 +88,11 @@ def _built_in() -> Iterator[ModelSpot]:
 def _recent(specs: Sequence[str]) -> Iterator[ModelSpot]:
     for spec in specs:
         path = user_path(spec)
-        try:
-            if path.is_absolute() and path.exists():
-                yield ModelSpot("Recently used", spec, path, path.name)
-        except (OSError, ValueError):
-            continue
+        if path.is_absolute() and os.path.exists(path):
+            yield ModelSpot("Recently used", spec, path, path.name)
 
 
-def is_first_part(name: str) -> bool:
+def _is_first_part(name: str) -> bool:
     """Whether a file's name is that of a complete GGUF model, or of the first of its parts."""
     if not name.lower().endswith(".gguf") or any(word.strip("*") in name for word in IGNORED):
         return False
@@ -111,103 +100,62 @@ def is_first_part(name: str) -> bool:
     return part is None or part[0].startswith("-00001-")
 
 
-def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[ModelSpot]:
-    """Yield the models in a folder and below it; links are followed, hidden folders are skipped."""
-    waiting = [(top, 0)]
-    searched: set[Path] = set()
-    while waiting and len(searched) < MOST_FOLDERS:
-        folder, level = waiting.pop(0)
-        real = _real(folder)
+def _below(place: str, top: Path | None = None, depth: int = DEPTH) -> Iterator[ModelSpot]:
+    """Yield the models in a folder (the current one if None) and below it; links are followed, hidden folders are skipped."""
+    top = top or Path.cwd()
+
+    def refuse(error: OSError) -> None:
+        if error.filename == str(top):
+            raise error
+
+    searched: set[str] = set()
+    for name, folders, files in os.walk(top, onerror=refuse, followlinks=True):
+        folder = Path(name)
+        level = len(folder.relative_to(top).parts)
+        real = os.path.realpath(name)
+        folders[:] = sorted(inner for inner in folders if not inner.startswith(".") and inner != "node_modules")
+        if level == depth or real in searched:
+            folders.clear()
         if real in searched:
             continue
+        if len(searched) == MOST_FOLDERS:
+            return
         searched.add(real)
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            if is_model(folder):
-                yield ModelSpot(place, str(folder), folder, _title(folder, top))
-        except PermissionError:
-            if level == 0:
-                yield ModelSpot(place, "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
-            continue
-        except OSError:
-            continue
-        for entry in entries:
-            try:
-                if entry.is_dir():
-                    if level < depth and not entry.name.startswith(".") and entry.name not in ("node_modules", "__pycache__"):
-                        waiting.append((Path(entry.path), level + 1))
-                elif is_first_part(entry.name):
-                    yield ModelSpot(place, entry.path, Path(entry.path), _title(Path(entry.path), top))
-            except OSError:
-                continue
-
-
-def _title(path: Path, top: Path) -> str:
-    """Return the path below its place, for a GGUF file without the suffix."""
-    inner = path.relative_to(top).as_posix() if path != top else path.name or str(path)
-    return inner.removesuffix(".gguf")
+        title = folder.relative_to(top).as_posix() if level else folder.name or name
+        if is_model(folder):
+            yield ModelSpot(place, name, folder, title)
+        for file in filter(_is_first_part, files):
+            path = folder / file
+            yield ModelSpot(place, str(path), path, path.relative_to(top).as_posix().removesuffix(".gguf"))
 
 
 def _hub(cache: Path) -> Iterator[ModelSpot]:
     """Yield the models in huggingface_hub's cache, each at the commit that its name loads offline."""
-    try:
-        folders = sorted(entry for entry in cache.iterdir() if entry.name.startswith("models--"))
-    except PermissionError:
-        yield ModelSpot("Hugging Face cache", "", cache, str(cache), remark=f"You do not have permission to read {cache}.")
-        return
-    except OSError:
-        return
-    for folder in folders:
+    place = "Hugging Face cache"
+    for folder in sorted(cache.iterdir()):
+        if not folder.name.startswith("models--"):
+            continue
         name = folder.name.removeprefix("models--").replace("--", "/")
-        try:
-            commits = snapshots(folder)
-            specs: set[str] = set()
-            if model := next(filter(is_model, commits), None):
-                yield ModelSpot("Hugging Face cache", name, model, name, revision=model.name)
-            for snapshot in commits:
-                files = ggufs(snapshot)
-                for file in filter(is_first_part, files):
-                    spec = _hub_spec(name, file, files)
-                    if (spec or file) in specs:
-                        continue
-                    specs.add(spec or file)
-                    spot = ModelSpot("Hugging Face cache", spec, snapshot / file, spec, revision=snapshot.name)
-                    yield spot if spec else ModelSpot(spot.place, str(spot.path), spot.path, f"{name} · {Path(file).stem}")
-        except OSError:
-            continue
+        commits = snapshots(folder)
+        if model := next(filter(is_model, commits), None):
+            yield ModelSpot(place, name, model, name, revision=model.name)
+        titles: set[str] = set()
+        for snapshot in commits:
+            files = ggufs(snapshot)
+            for file in filter(_is_first_part, files):
+                path = snapshot / file
+                kind = quantization_in(path.name)
+                spot = ModelSpot(place, str(path), path, f"{name} · {path.stem}")
+                if kind and files_of(kind, files)[:1] == [file]:
+                    spot = ModelSpot(place, f"{name}:{kind}", path, f"{name}:{kind}", revision=snapshot.name)
+                if spot.title not in titles:
+                    titles.add(spot.title)
+                    yield spot
 
 
-def _hub_spec(name: str, file: str, files: list[str]) -> str:
-    """Return `owner/name:Q4_K_M` if that loads this file; empty if it loads another."""
-    kind = quantization_in(Path(file).name)
-    loaded = files_of(kind, files) if kind else []
-    return f"{name}:{kind}" if loaded and loaded[0] == file else ""
-
-
-def _lm_studio() -> Iterator[Path]:
-    """Yield LM Studio's folders of models, the present and the former one."""
-    pointer = Path("~/.lmstudio-home-pointer").expanduser()
-    homes = [Path("~/.lmstudio").expanduser(), Path("~/.cache/lm-studio").expanduser()]
-    try:
-        if pointer.is_file() and (home := read_text(pointer).strip()):
-            homes.insert(0, Path(home))
-    except OSError:
-        pass
-    for folder in dict.fromkeys(homes):
-        if (models := folder / "models").is_dir():
-            yield models
-
-
-def _ollama() -> Iterator[ModelSpot]:
-    for folder in ollama.folders():
-        try:
-            for name, file in ollama.listed(folder):
-                remark = "" if os.access(file, os.R_OK) else f"You do not have permission to read {file}."
-                yield ModelSpot("Ollama", "" if remark else name, file, name.removeprefix(ollama.PREFIX), remark=remark)
-        except PermissionError:
-            yield ModelSpot("Ollama", "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
-        except OSError:
-            continue
+def _ollama(folder: Path) -> Iterator[ModelSpot]:
+    for name, file in ollama.listed(folder):
+        yield ModelSpot("Ollama", name, file, name.removeprefix(ollama.PREFIX))
 
 
 def _recent_file() -> Path:

@@ -11,9 +11,8 @@ from ...backends.files.model_card import Card
 from ...backends.options import BUILTIN, LoadOptions
 from ..text.amounts import count_of, size_of, time_of
 from ..text.cells import fit, has_words, one_line, width
-from ..text.lines import StyledLine, cut, length, line
-from .downloads import Download
-from .hub import Offer, Repository
+from ..text.lines import StyledLine, cut, length
+from .hub import Download, Offer, Repository
 from .library import FoundModel, in_order
 from .memory import FreeMemory, MemoryFit, judge
 from .pairing import Pairing
@@ -36,195 +35,9 @@ VERDICTS = {
 }
 """Verdict → sign, word, style."""
 
+UNUSABLE = ("✗", "unusable", "$error")
 DRAFTER = ("◇", "drafter", "$accent")
 """Sign, word, style of a trained drafter in place of a verdict."""
-
-
-def needs_of_offer(repository: Repository, offer: Offer) -> Needs:
-    """Compute the memory needs of an offer on the Hub."""
-    if offer.kind == "gguf":
-        return Needs("llama.cpp", offer.weights, offer.weights, repository.context, repository.cache_numbers)
-    widened = repository.parameters * 4 if offer.quantization in ("BF16", "F16") else offer.weights
-    return Needs("transformers", offer.weights, max(widened, offer.weights), repository.context, repository.cache_numbers)
-
-
-def fit_of(model: FoundModel, room: FreeMemory | None, options: LoadOptions) -> MemoryFit:
-    """Judge whether a model on the disk fits; unknown as long as the free memory is."""
-    if room is None or model.problem:
-        return MemoryFit("unknown")
-    return judge(needs_of(model.card), room, options)
-
-
-def runtime_and_size(card: Card) -> str:
-    """Write the runtime, quantization and size of a model, as far as they are known."""
-    return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))
-
-
-def matches(model: FoundModel, query: str) -> bool:
-    """Whether a model's row has all words of a search."""
-    card = model.card
-    spot = model.spot
-    runtime = "gguf llama.cpp" if card.backend == "llama.cpp" else "safetensors transformers"
-    return has_words(f"{spot.title} {spot.place} {card.architecture} {card.quantization} {runtime}", query)
-
-
-def title_of(model: FoundModel) -> str:
-    spot = model.spot
-    both = spot.place == "Built-in" and spot.spec == "builtin"
-    return one_line(spot.title) + (f" · {spot.backend}" if both else "")
-
-
-def model_row(model: FoundModel, fit: MemoryFit, mark: tuple[str, str] = ("", "")) -> ModelRow:
-    card = model.card
-    problem = bool(model.problem)
-    verdict = ("✗", "unusable", "$error") if problem else VERDICTS[fit.verdict]
-    return ModelRow(
-        model.key,
-        title_of(model) + (" · MTP" if card.mtp is not None and not card.mtp.problem else ""),
-        mark,
-        architecture=one_line(card.architecture),
-        parameters=count_of(card.parameters),
-        quantization=one_line(card.quantization),
-        size=size_of(card.size) if card.size else "",
-        verdict=DRAFTER if card.head is not None else verdict,
-        faint=problem and card.head is None,
-    )
-
-
-Marks = Mapping[object, tuple[str, str]]
-"""Key of a row → the sign before its title, and the sign's style."""
-
-
-def all_rows(models: Sequence[FoundModel], room: FreeMemory | None, options: LoadOptions, marks: Marks) -> list[ModelRow]:
-    """List all models by place."""
-    rows: list[ModelRow] = []
-    for place, group in groupby(in_order(models), key=lambda model: model.spot.place):
-        rows.append(ModelRow(None, place))
-        rows += [model_row(model, fit_of(model, room, options), marks.get(model.key, ("", ""))) for model in group]
-    return rows
-
-
-def spaced(rows: Sequence[ModelRow], height: int) -> list[ModelRow]:
-    """Put a blank row before each heading but the first if all rows then fit in the height."""
-    gaps = sum(row.heading for row in rows[1:])
-    if len(rows) + gaps > height:
-        return list(rows)
-    blank = ModelRow(None, "")
-    return [line for i, row in enumerate(rows) for line in ((blank, row) if i and row.heading else (row,))]
-
-
-def download_rows(downloads: Iterable[Download]) -> list[ModelRow]:
-    rows = [_download_row(download) for download in downloads if download.state != "done"]
-    return [ModelRow(None, "Downloads"), *rows] if rows else []
-
-
-def _download_row(download: Download) -> ModelRow:
-    share = download.done / download.total if download.total else 0.0
-    full = min(BAR_CELLS, int(share * BAR_CELLS))
-    bar = "━" * full + "╌" * (BAR_CELLS - full)
-    words = {"starting": "asking the Hub", "failed": "interrupted", "running": ""}[download.state]
-    parts = [words] if words else []
-    if download.state == "running" and download.rate:
-        left = download.seconds_left
-        parts += [f"{size_of(download.rate)}/s", *([f"{time_of(left)} left"] if left is not None else [])]
-    colour = "$error" if download.state == "failed" else "$primary"
-    return ModelRow(
-        ("download", download.spec),
-        one_line(download.spec),
-        ("↓", colour),
-        size=size_of(download.total) if download.total else "",
-        note=" ".join((bar, f"{share:.0%}", " · ".join(parts))).rstrip(),
-        verdict=("", "", colour),
-    )
-
-
-def draft_rows(
-    target: FoundModel, models: Sequence[FoundModel], pairings: Mapping[object, Pairing], marks: Marks
-) -> list[ModelRow]:
-    """List all models as draft models for one: those that can, those that are not judged yet, those that cannot and why."""
-    if target.spot.spec == BUILTIN:
-        alone = ModelRow(NO_DRAFT, "Its own drafters", note="loaded when a method needs them")
-    else:
-        mtp = target.card.mtp
-        alone = ModelRow(NO_DRAFT, "No draft model", note=mtp.sentence if mtp else "load the model alone")
-    rows = [ModelRow(None, f"Draft models for {title_of(target)}"), alone]
-    able = [model for model in models if model.key in pairings and pairings[model.key].able]
-    waiting = [model for model in models if model.key not in pairings]
-    unable = [model for model in models if model.key in pairings and not pairings[model.key].able]
-    rows += [_draft_row(model, pairings.get(model.key), marks) for model in (*able, *waiting)]
-    if unable:
-        rows.append(ModelRow(None, "Cannot draft for it"))
-        rows += [_draft_row(model, pairings[model.key], marks) for model in unable]
-    return rows
-
-
-def _draft_row(model: FoundModel, pairing: Pairing | None, marks: Marks) -> ModelRow:
-    card = model.card
-    if pairing is None:
-        note = "checking …"
-        style = "$quiet"
-    elif pairing.able:
-        fits = f"{card.head.title} drafter that fits" if card.head else f"same vocabulary{' · PARD' if card.pard else ''}"
-        note = one_line(pairing.reason) or fits
-        style = "$warning" if pairing.reason else "$success"
-    else:
-        note = one_line(pairing.reason)
-        style = "$quiet"
-    return ModelRow(
-        model.key,
-        title_of(model),
-        marks.get(model.key, ("", "")),
-        parameters=count_of(card.parameters),
-        size=size_of(card.size) if card.size else "",
-        note=note,
-        verdict=("", "", style),
-        faint=pairing is not None and not pairing.able,
-    )
-
-
-def offer_rows(
-    repository: Repository, room: FreeMemory | None, options: LoadOptions, downloads: Mapping[str, Download]
-) -> list[ModelRow]:
-    about = [one_line(repository.name), one_line(repository.architecture)]
-    about += [f"{count_of(repository.parameters)} parameters"] if repository.parameters else []
-    out = [ModelRow(None, " · ".join(filter(None, (*about, "on the Hub"))))]
-    if not repository.offers:
-        return [*out, ModelRow(None, one_line(repository.remark))]
-    for offer in repository.offers:
-        download = downloads.get(offer.spec)
-        if download is not None and download.state != "done":
-            out.append(_download_row(download))
-            continue
-        fit = judge(needs_of_offer(repository, offer), room, options) if room is not None else MemoryFit("unknown")
-        on_disk = offer.here or download is not None
-        title = "safetensors" if offer.kind == "safetensors" else offer.spec.partition(":")[2]
-        files = f" · {len(offer.files)} files" if len(offer.files) > 1 else ""
-        out.append(
-            ModelRow(
-                ("offer", offer.spec),
-                one_line(title + files),
-                ("●", "$success") if on_disk else ("", ""),
-                architecture="here" if on_disk else "",
-                parameters=count_of(repository.parameters),
-                quantization=one_line(offer.quantization),
-                size=size_of(offer.size),
-                verdict=VERDICTS[fit.verdict],
-            )
-        )
-    return out
-
-
-def about(card: Card) -> str:
-    parts = [
-        one_line(card.architecture),
-        f"{count_of(card.parameters)} parameters" if card.parameters else "",
-        one_line(card.quantization),
-        "PARD draft model" if card.pard else "",
-        "drafts for itself (MTP)" if card.mtp is not None and not card.mtp.problem else "",
-        "GGUF on llama.cpp" if card.backend == "llama.cpp" else "safetensors on transformers",
-        f"{card.context:,} tokens of context" if card.context else "",
-    ]
-    return " · ".join(filter(None, parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,40 +64,201 @@ class ModelRow:
         return self.key is None
 
 
+Marks = Mapping[object, tuple[str, str]]
+"""Key of a row → the sign before its title, and the sign's style."""
+
+
+def needs_of_offer(repository: Repository, offer: Offer) -> Needs:
+    """Compute the memory needs of an offer on the Hub."""
+    if offer.kind == "gguf":
+        return Needs("llama.cpp", offer.weights, offer.weights, repository.context, repository.cache_numbers)
+    widened = repository.parameters * 4 if offer.quantization in ("BF16", "F16") else offer.weights
+    return Needs("transformers", offer.weights, max(widened, offer.weights), repository.context, repository.cache_numbers)
+
+
+def fit_of(model: FoundModel, room: FreeMemory | None, options: LoadOptions) -> MemoryFit:
+    """Judge whether a model on the disk fits; unknown as long as the free memory is."""
+    if room is None or model.problem:
+        return MemoryFit("unknown")
+    return judge(needs_of(model.card), room, options)
+
+
+def runtime_and_size(card: Card) -> str:
+    """Write the runtime, quantization and size of a model, as far as they are known."""
+    return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))
+
+
+def matches(model: FoundModel, query: str) -> bool:
+    """Whether a model's row has all words of a search."""
+    card = model.card
+    runtime = "gguf llama.cpp" if card.backend == "llama.cpp" else "safetensors transformers"
+    return has_words(f"{model.spot.title} {model.spot.place} {card.architecture} {card.quantization} {runtime}", query)
+
+
+def title_of(model: FoundModel) -> str:
+    """Return a model's name, of the built-in model with its runtime."""
+    spot = model.spot
+    return one_line(spot.title) + (f" · {spot.backend}" if spot.backend != "auto" and spot.spec == BUILTIN else "")
+
+
+def drafts_alone(card: Card) -> bool:
+    """Whether a model has MTP layers that work here."""
+    return card.mtp is not None and not card.mtp.problem
+
+
+def all_rows(models: Sequence[FoundModel], room: FreeMemory | None, options: LoadOptions, marks: Marks) -> list[ModelRow]:
+    """List all models by place."""
+    rows: list[ModelRow] = []
+    for place, group in groupby(in_order(models), key=lambda model: model.spot.place):
+        rows.append(ModelRow(None, place))
+        for model in group:
+            card = model.card
+            verdict = UNUSABLE if model.problem else VERDICTS[fit_of(model, room, options).verdict]
+            rows.append(
+                ModelRow(
+                    model.key,
+                    title_of(model) + " · MTP" * drafts_alone(card),
+                    marks.get(model.key, ("", "")),
+                    architecture=one_line(card.architecture),
+                    parameters=count_of(card.parameters),
+                    quantization=one_line(card.quantization),
+                    size=size_of(card.size) if card.size else "",
+                    verdict=DRAFTER if card.head is not None else verdict,
+                    faint=bool(model.problem) and card.head is None,
+                )
+            )
+    return rows
+
+
+def draft_rows(
+    target: FoundModel, models: Sequence[FoundModel], pairings: Mapping[object, Pairing], marks: Marks
+) -> list[ModelRow]:
+    """List all models as draft models for one: those that can, those that are not judged yet, those that cannot and why."""
+    mtp = target.card.mtp
+    alone = ModelRow(NO_DRAFT, "No draft model", note=mtp.sentence if mtp else "load the model alone")
+    if target.spot.spec == BUILTIN:
+        alone = ModelRow(NO_DRAFT, "Its own drafters", note="loaded when a method needs them")
+    able: list[ModelRow] = []
+    waiting: list[ModelRow] = []
+    unable: list[ModelRow] = []
+    for model in models:
+        card = model.card
+        pairing = pairings.get(model.key)
+        if pairing is None:
+            group, note, style = waiting, "checking …", "$quiet"
+        elif not pairing.able:
+            group, note, style = unable, pairing.reason, "$quiet"
+        elif pairing.reason:
+            group, note, style = able, pairing.reason, "$warning"
+        else:
+            fits = f"{card.head.title} drafter that fits" if card.head else f"same vocabulary{' · PARD' * card.pard}"
+            group, note, style = able, fits, "$success"
+        group.append(
+            ModelRow(
+                model.key,
+                title_of(model),
+                marks.get(model.key, ("", "")),
+                parameters=count_of(card.parameters),
+                size=size_of(card.size) if card.size else "",
+                note=one_line(note),
+                verdict=("", "", style),
+                faint=group is unable,
+            )
+        )
+    rows = [ModelRow(None, f"Draft models for {title_of(target)}"), alone, *able, *waiting]
+    return [*rows, ModelRow(None, "Cannot draft for it"), *unable] if unable else rows
+
+
+def download_rows(downloads: Iterable[Download]) -> list[ModelRow]:
+    """List the downloads that are under way or failed."""
+    rows = [_download_row(download) for download in downloads if download.state != "done"]
+    return [ModelRow(None, "Downloads"), *rows] if rows else []
+
+
+def _download_row(download: Download) -> ModelRow:
+    share = download.done / download.total if download.total else 0.0
+    full = min(BAR_CELLS, int(share * BAR_CELLS))
+    rate = download.rate
+    state = {"starting": "asking the Hub", "failed": "interrupted"}.get(download.state, "")
+    if rate:
+        state = f"{size_of(rate)}/s · {time_of((download.total - download.done) / rate)} left"
+    colour = "$error" if download.state == "failed" else "$primary"
+    return ModelRow(
+        ("download", download.spec),
+        one_line(download.spec),
+        ("↓", colour),
+        size=size_of(download.total) if download.total else "",
+        note=f"{'━' * full}{'╌' * (BAR_CELLS - full)} {share:.0%} {state}".rstrip(),
+        verdict=("", "", colour),
+    )
+
+
+def offer_rows(
+    repository: Repository, room: FreeMemory | None, options: LoadOptions, downloads: Mapping[str, Download]
+) -> list[ModelRow]:
+    """List what a repository on the Hub offers."""
+    count = f"{count_of(repository.parameters)} parameters" if repository.parameters else ""
+    about = (one_line(repository.name), one_line(repository.architecture), count, "on the Hub")
+    rows = [ModelRow(None, " · ".join(filter(None, about)))]
+    if not repository.offers:
+        rows.append(ModelRow(None, one_line(repository.remark)))
+    for offer in repository.offers:
+        download = downloads.get(offer.spec)
+        if download is not None and download.state != "done":
+            rows.append(_download_row(download))
+            continue
+        fits = judge(needs_of_offer(repository, offer), room, options) if room is not None else MemoryFit("unknown")
+        on_disk = offer.here or download is not None
+        title = "safetensors" if offer.kind == "safetensors" else offer.spec.partition(":")[2]
+        files = f" · {len(offer.files)} files" if len(offer.files) > 1 else ""
+        rows.append(
+            ModelRow(
+                ("offer", offer.spec),
+                one_line(title + files),
+                ("●", "$success") if on_disk else ("", ""),
+                architecture="here" if on_disk else "",
+                parameters=count_of(repository.parameters),
+                quantization=one_line(offer.quantization),
+                size=size_of(offer.size),
+                verdict=VERDICTS[fits.verdict],
+            )
+        )
+    return rows
+
+
+def spaced(rows: Sequence[ModelRow], height: int) -> list[ModelRow]:
+    """Put a blank row before each heading but the first if all rows then fit in the height."""
+    if len(rows) + sum(row.heading for row in rows[1:]) > height:
+        return list(rows)
+    blank = ModelRow(None, "")
+    return [line for i, row in enumerate(rows) for line in ((blank, row) if i and row.heading else (row,))]
+
+
 def drawn(row: ModelRow, cells: int) -> StyledLine:
+    """Lay a row out in columns: as many as there is room for."""
     if row.heading:
         return ((fit(row.title, cells), "$quiet"),)
-    style = "$faint" if row.faint else ""
-    wide, middle = cells >= WIDE, cells >= MIDDLE
-    right: list[tuple[str, str]] = []
+    faint = "$faint" if row.faint else ""
+    quiet = faint or "$quiet"
+    middle = cells >= MIDDLE
+    sign, word, colour = row.verdict
+    right = [_column(row.parameters, -PARAMETERS, quiet)] if middle else []
     if row.note:
-        if middle:
-            right += [_right(row.parameters, PARAMETERS, style or "$quiet"), _right(row.size, SIZE + 1, style or "$quiet")]
-        room = max(12, int(cells * 0.42)) if middle else max(12, cells // 2)
-        right += [("  ", ""), _left(row.note, room, style or row.verdict[2] or "$quiet")]
+        right += [_column(row.size, -SIZE - 1, quiet)] if middle else []
+        room = max(12, int(cells * 0.42) if middle else cells // 2)
+        right += [("  ", ""), _column(row.note, room, faint or colour or "$quiet")]
     else:
-        if wide:
-            right.append(_left(row.architecture, ARCHITECTURE, style or "$quiet"))
-        if middle:
-            right.append(_right(row.parameters, PARAMETERS, style or "$quiet"))
-        right += [("  ", ""), _left(row.quantization, QUANTIZATION, style or "$quiet")]
-        right.append(_right(row.size, SIZE, style or "$foreground"))
-        sign, word, colour = row.verdict
-        verdict, room = (f"{sign} {word}", VERDICT) if middle else (sign, 1)
-        right += [("  ", ""), _left(verdict, room, style or colour)]
-    spare = cells - length(tuple(right)) - 1
-    sign, colour = row.mark
-    lead = line((sign + " " * (2 - width(sign)), colour))
-    title = fit(row.title, max(4, spare - 2))
-    left = line(*lead, (title, style or "bold"))
-    return cut((*left, (" " * max(1, cells - length(left) - length(tuple(right))), ""), *right), cells)
+        right[:0] = [_column(row.architecture, ARCHITECTURE, quiet)] if cells >= WIDE else []
+        right += [("  ", ""), _column(row.quantization, QUANTIZATION, quiet)]
+        right += [_column(row.size, -SIZE, faint or "$foreground"), ("  ", "")]
+        right.append(_column(f"{sign} {word}", VERDICT, faint or colour) if middle else _column(sign, 1, faint or colour))
+    mark, colour = row.mark
+    room = max(4, cells - length(tuple(right)) - 3)
+    return cut((_column(mark, 2, colour), _column(fit(row.title, room), room + 1, faint or "bold"), *right), cells)
 
 
-def _left(text: str, cells: int, style: str) -> tuple[str, str]:
-    text = fit(text, cells)
-    return text + " " * (cells - width(text)), style
-
-
-def _right(text: str, cells: int, style: str) -> tuple[str, str]:
-    text = fit(text, cells)
-    return " " * (cells - width(text)) + text, style
+def _column(text: str, cells: int, style: str) -> tuple[str, str]:
+    """Pad a text, or cut it; a negative width aligns it to the right."""
+    text = fit(text, abs(cells))
+    blanks = " " * (abs(cells) - width(text))
+    return (blanks + text if cells < 0 else text + blanks), style

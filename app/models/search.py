@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
 from ...errors import Cancelled, UserError
 from ..text.cells import one_line
@@ -17,9 +17,7 @@ from .library import FoundModel, Library, in_order
 from .memory import FreeMemory
 from .pairing import Pairing, pair
 from .places import recent
-
-if TYPE_CHECKING:
-    from .servers import FoundServer
+from .servers import FoundServer, ask
 
 
 class ModelSearch:
@@ -65,13 +63,10 @@ class ModelSearch:
 
     def poll(self) -> bool:
         """Apply the results of threads; return whether there were any."""
-        changed = False
-        while True:
-            try:
-                self._inbox.get_nowait()()
-            except queue.Empty:
-                return changed
-            changed = True
+        count = self._inbox.qsize()
+        for _ in range(count):
+            self._inbox.get_nowait()()
+        return count > 0
 
     def models(self) -> list[FoundModel]:
         """List the models found so far."""
@@ -83,40 +78,32 @@ class ModelSearch:
 
     def scan(self) -> None:
         """Search for models, once more if a search is under way; deleted models leave the list at its end."""
+        self._again = self.scanning
         if self.scanning:
-            self._again = True
             return
         self.scanning = True
-        self._again = False
         self._start(self._scan)
         if self._servers:
             self._start(self._ask_servers)
 
     def _scan(self) -> None:
-        room = self._measure()
-        self._inbox.put(lambda: setattr(self, "room", room))
+        self._inbox.put(partial(setattr, self, "room", self._measure()))
         keys: set[object] = set()
-
-        def add(model: FoundModel) -> Callable[[], None]:
-            return lambda: self.by_key.update({model.key: model})
-
         for model in self._library.look(recent(), self._folders, stopped=self._gone.is_set):
             keys.add(model.key)
-            self._inbox.put(add(model))
+            self._inbox.put(partial(self.by_key.__setitem__, model.key, model))
 
         def end() -> None:
             self.scanning = False
-            self.by_key = {key: model for key, model in self.by_key.items() if key in keys}
+            for key in self.by_key.keys() - keys:
+                del self.by_key[key]
             if self._again:
                 self.scan()
 
         self._inbox.put(end)
 
     def _ask_servers(self) -> None:
-        from .servers import ask
-
-        served = ask(self._servers, self._servers)
-        self._inbox.put(lambda: setattr(self, "served", served))
+        self._inbox.put(partial(setattr, self, "served", ask(self._servers, self._servers)))
 
     def judge(self, target: FoundModel) -> None:
         """Judge the models that are not paired with this target yet, by their vocabularies."""
@@ -124,14 +111,11 @@ class ModelSearch:
         waiting = [model for model in self.models() if (target.key, model.key) not in self._judged]
         self._judged.update((target.key, model.key) for model in waiting)
 
-        def take(key: object, pairing: Pairing) -> Callable[[], None]:
-            return lambda: pairings.update({key: pairing})
-
         def work() -> None:
             for model in waiting:
                 if self._gone.is_set():
                     return
-                self._inbox.put(take(model.key, pair(self._library, target, model)))
+                self._inbox.put(partial(pairings.__setitem__, model.key, pair(self._library, target, model)))
 
         if waiting:
             self._start(work)
@@ -143,8 +127,7 @@ class ModelSearch:
             name: `owner/name`.
             report: called by `poll` with the error message, empty without an error, unless there was another query since.
         """
-        self._queries += 1
-        self.repository = None
+        self.leave_hub()
         query = self._queries
 
         def answered(repository: Repository | None, sentence: str = "") -> None:
@@ -158,13 +141,11 @@ class ModelSearch:
             except Cancelled:
                 return
             except UserError as error:
-                sentence = str(error)
-                self._inbox.put(lambda: answered(None, sentence))
+                self._inbox.put(partial(answered, None, str(error)))
             except Exception as error:  # the library's own trouble
-                sentence = f"Cannot read the Hub's answer about {name} ({type(error).__name__})."
-                self._inbox.put(lambda: answered(None, sentence))
+                self._inbox.put(partial(answered, None, f"Cannot read the Hub's answer ({type(error).__name__})."))
             else:
-                self._inbox.put(lambda: answered(repository))
+                self._inbox.put(partial(answered, repository))
 
         self._start(work)
 

@@ -8,20 +8,19 @@ from textwrap import wrap
 
 from ...backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions
 from ..chat.dialogue import Dialogue
-from ..text.amounts import short_path, size_of
+from ..text.amounts import count_of, short_path, size_of
 from ..text.cells import fit, one_line
-from .downloads import Download, Downloads
-from .hub import Offer, Repository
+from .hub import Download, Downloads, Offer, Repository
 from .library import FoundModel
 from .memory import FreeMemory, MemoryFit, judge
 from .pairing import Pairing, look_for
 from .rows import (
     VERDICTS,
     ModelRow,
-    about,
     all_rows,
     download_rows,
     draft_rows,
+    drafts_alone,
     fit_of,
     matches,
     needs_of_offer,
@@ -88,21 +87,20 @@ class ModelsView:
         draft_models = self._dialogue.selection.draft_model
         marks: dict[object, tuple[str, str]] = {}
         for key, model in self.looking.by_key.items():
-            if self.is_loaded(model):
+            if self._is_loaded(model):
                 marks[key] = ("●", "$primary")
             elif model.spot.spec in draft_models:
                 marks[key] = ("◇", "$accent")
         return marks
 
-    def is_loaded(self, model: FoundModel) -> bool:
+    def _is_loaded(self, model: FoundModel) -> bool:
         """Whether this is the model in the engine, or the one that is being loaded."""
         dialogue = self._dialogue
         spot = model.spot
         if spot.spec != dialogue.model:
-            path = dialogue.info.path
-            return bool(path) and str(spot.path) == path and spot.place != "Built-in"
+            return str(spot.path) == dialogue.info.path and spot.place != "Built-in"
         backend = str(dialogue.info.backend or dialogue.selection.backend)
-        return spot.backend in ("auto", backend) or backend == "auto"
+        return "auto" in (spot.backend, backend) or spot.backend == backend
 
     def loaded(self) -> object:
         """Return the key of the loaded target, if it is in the list."""
@@ -113,8 +111,7 @@ class ModelsView:
         download = self.downloads.all.get(spec)
         if download is not None and download.state != "done":
             return ("download", spec)
-        cached = (model for model in self.looking.models() if model.spot.place == "Hugging Face cache")
-        return next((model.key for model in cached if model.spot.spec == spec), None)
+        return next((model.key for model in self.looking.models() if model.spot.spec == spec), None)
 
     def found(self, row: ModelRow | None) -> FoundModel | None:
         """Return the model of a row, if it is on this machine."""
@@ -163,10 +160,10 @@ class ModelsView:
         if isinstance(row.key, tuple) and row.key[0] == "server":
             return [(row.note, "$warning" if row.faint else "$foreground", 3)]
         looking = self.looking
-        target = self.look.target
         if looking.repository is not None and (offer := self.offer(row)) is not None:
             return of_offer(looking.repository, offer, looking.room, self.options)
         model = self.found(row)
+        target = self.look.target
         if target is None:
             return of_model(model, looking.room, self.options) if model is not None else []
         if model is None:
@@ -177,26 +174,39 @@ class ModelsView:
 # Details
 
 
+def _of_files(model: FoundModel, *verdicts: Sentence) -> list[Sentence]:
+    """Put verdicts between a model's description and its path."""
+    card = model.card
+    parts = (
+        one_line(card.architecture),
+        f"{count_of(card.parameters)} parameters" if card.parameters else "",
+        one_line(card.quantization),
+        "PARD draft model" if card.pard else "",
+        "drafts for itself (MTP)" if drafts_alone(card) else "",
+        "GGUF on llama.cpp" if card.backend == "llama.cpp" else "safetensors on transformers",
+        f"{card.context:,} tokens of context" if card.context else "",
+    )
+    return [(" · ".join(filter(None, parts)), "$foreground", 1), *verdicts, (short_path(model.spot.path), "$quiet", 1)]
+
+
 def of_model(model: FoundModel, room: FreeMemory | None, options: LoadOptions) -> list[Sentence]:
     """Describe a model on this machine: what it is, whether it fits, its path."""
-    sentences: list[Sentence] = [(about(model.card), "$foreground", 1)]
+    card = model.card
     if model.problem:
-        sentences.append((one_line(model.problem), "$quiet" if model.card.head is not None else "$warning", 3))
-    else:
-        sentences.append(_of_fit(fit_of(model, room, options)))
-        if model.card.mtp is not None and model.card.mtp.problem:
-            sentences.append((one_line(model.card.mtp.sentence), "$quiet", 2))
-    return [*sentences, (short_path(model.spot.path), "$quiet", 1)]
+        return _of_files(model, (one_line(model.problem), "$quiet" if card.head is not None else "$warning", 3))
+    verdicts = [_of_fit(fit_of(model, room, options))]
+    if card.mtp is not None and card.mtp.problem:
+        verdicts.append((one_line(card.mtp.sentence), "$quiet", 2))
+    return _of_files(model, *verdicts)
 
 
 def of_draft(target: FoundModel, model: FoundModel, pairing: Pairing | None) -> list[Sentence]:
     """Describe a model that might draft for a target."""
-    sentences: list[Sentence] = [(about(model.card), "$foreground", 1)]
-    if pairing is not None:
-        why = "its sizes fit" if model.card.head is not None else "the vocabulary is the same"
-        verdict = one_line(pairing.reason) or f"Can draft for {title_of(target)}: {why}."
-        sentences.append((verdict, "$success" if pairing.able and not pairing.reason else "$warning", 3))
-    return [*sentences, (short_path(model.spot.path), "$quiet", 1)]
+    if pairing is None:
+        return _of_files(model)
+    why = "its sizes fit" if model.card.head is not None else "the vocabulary is the same"
+    verdict = one_line(pairing.reason) or f"Can draft for {title_of(target)}: {why}."
+    return _of_files(model, (verdict, "$warning" if pairing.reason else "$success", 3))
 
 
 def of_target_alone(target: FoundModel) -> list[Sentence]:
@@ -205,21 +215,20 @@ def of_target_alone(target: FoundModel) -> list[Sentence]:
         return [(f"{BUILTIN_DRAFT} and {BUILTIN_EAGLE}, each loaded when a method first needs it.", "$foreground", 2)]
     mtp = f" {target.card.mtp.sentence}" if target.card.mtp is not None else ""
     alone = f"No draft model. Methods that need one are not available.{mtp}"
-    return [(alone, "$foreground", 3), (look_for(target), "$quiet", 5)]
+    return [(alone, "$foreground", 3), (look_for(target), "$quiet", 3)]
 
 
 def of_download(download: Download) -> list[Sentence]:
     amount = f"{size_of(download.done)} of {size_of(download.total)} downloaded."
     if download.state == "failed":
         return [(one_line(download.sentence), "$warning", 4), (amount, "$quiet", 1)]
-    state = "Asking the Hub …" if download.state == "starting" else "Continues when you close this list."
-    return [(amount, "$foreground", 1), (state, "$quiet", 1)]
+    return [(amount, "$foreground", 1), ("Continues when you close this list.", "$quiet", 1)]
 
 
 def of_offer(repository: Repository, offer: Offer, room: FreeMemory | None, options: LoadOptions) -> list[Sentence]:
-    parts = [one_line(repository.name), one_line(offer.quantization)]
-    parts.append("GGUF on llama.cpp" if offer.kind == "gguf" else "safetensors on transformers")
-    parts += [f"{repository.context:,} tokens of context"] if repository.context else []
+    kind = "GGUF on llama.cpp" if offer.kind == "gguf" else "safetensors on transformers"
+    context = f"{repository.context:,} tokens of context" if repository.context else ""
+    parts = (one_line(repository.name), one_line(offer.quantization), kind, context)
     sentences: list[Sentence] = [(" · ".join(filter(None, parts)), "$foreground", 1)]
     if room is not None:
         sentences.append(_of_fit(judge(needs_of_offer(repository, offer), room, options)))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...engine.catalog import Share
 from ..attach.attachments import folded
-from ..chat.compare import StyledPart, badge, table
+from ..chat.compare import badge, table
 from ..chat.entries import Answer, ChatEntry, Notice, Prompt
 from ..chat.runs import Run, thought_share
 from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
-from ..text.lines import StyledLine, length
+from ..text.lines import length
 from ..text.wrap import Flow
 from .thoughts import THOUGHT_FOR, Thoughts, thought_line
 from .verdict import verdict_lines
@@ -124,15 +124,15 @@ class EntryBlock:
         self.badge = badge
         self._answers = answers
         self.thoughts = thoughts
-        self._table: list[list[StyledPart]] = []
-        self.sections = [Section(False, cells)]
+        # The last row of a prompt has room for its badge.
+        self.sections = [Section(False, cells - len(badge) - 2 if badge else cells)]
         """Sections: one of a prompt or a notice; an answer has one more for each thought."""
         self.closed = False
         """Whether its rows are final."""
         self._runs = 0  # number of runs in the sections
         self._method = ""
         self._pending = Share()  # of a thought that has no text yet
-        self._verdict: list[StyledLine] = []
+        self._below: list[TextRow] = []  # figures and the comparison of variants
         self._ticks = 0  # number of changes
         self._layout = 0  # number of changes after which rows show other lines
         self._rendered: list[list[Segment]] | None = None
@@ -142,8 +142,6 @@ class EntryBlock:
             self.flow.append(sanitise(folded(entry.display_text).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
         self.flow.wrap()
-        last = self.flow.lines[-1].text.rstrip() if self.flow.lines else ""
-        self._badge_row = bool(badge) and width(expand_tabs(last, 0)) + len(badge) + 2 > cells
 
     @property
     def rendered(self) -> list[list[Segment]] | None:
@@ -157,6 +155,7 @@ class EntryBlock:
         self._ticks += 1
         if isinstance(self.entry, Answer):
             self._lay_out()
+            self._below = self._figures(self.entry) if self.closed else []
 
     @property
     def flow(self) -> Flow:
@@ -166,13 +165,10 @@ class EntryBlock:
     @property
     def height(self) -> int:
         """Number of rows, with the blank one below."""
-        match self.entry:
-            case Answer() as answer:
-                text = self.text_rows
-                table = bool(self._table) + len(self._table)
-                return text + (bool(text) + len(self._verdict) + table if answer.done else 0) + 1
-            case _:
-                return len(self.flow.lines) + self._badge_row + 1
+        if not isinstance(self.entry, Answer):
+            return len(self.flow.lines) + 1
+        text = self.text_rows
+        return text + (text > 0 and bool(self._below)) + len(self._below) + 1
 
     def update(self) -> int | None:
         """Append the answer's new runs; returns the first row that changed, None if none did."""
@@ -192,9 +188,7 @@ class EntryBlock:
         wrapped = [changed.flow.wrap() for changed in self.sections[start:]]
         grown = grown or wrapped[0] < before or len(wrapped) > 1
         if answer.done:
-            self._verdict = verdict_lines(answer, self.cells)
-            if len(self._answers) > 1:
-                self._table = table(self._answers, answer, self.cells)
+            self._below = self._figures(answer)
             self.closed = True
         if not grown and not self.closed:
             return None
@@ -312,35 +306,30 @@ class EntryBlock:
 
     def row(self, index: int) -> TextRow:
         """Return the row at an index below `height`."""
-        lines = self.flow.lines
-        match self.entry:
-            case Answer() as answer:
-                text_rows = self.text_rows
-                if index < text_rows:
-                    return self._text_row(answer, index, last=not answer.done and index == text_rows - 1)
-                figure = index - text_rows - bool(text_rows)
-                if answer.done and 0 <= figure < len(self._verdict):
-                    line = self._verdict[figure]
-                    if self.rendered is not None and figure == len(self._verdict) - 1:
-                        marked = (*line, (" · Markdown", "quiet"))
-                        line = marked if length(marked) <= self.cells else line
-                    pieces = tuple(Piece(text, MARK) for text, _ in line)
-                    return TextRow("figures", pieces, figure == 0, styles=tuple(style for _, style in line))
-                compared = figure - len(self._verdict) - 1
-                if answer.done and 0 <= compared < len(self._table):
-                    parts = self._table[compared]
-                    pieces = tuple(Piece(part.text, MARK) for part in parts)
-                    return TextRow("variants", pieces, compared == 0, styles=tuple(part.style for part in parts))
-                return TextRow("blank")
-            case Prompt() | Notice() as entry:
-                if index >= len(lines) + self._badge_row:
-                    return TextRow("blank")
-                if index == len(lines):
-                    return TextRow("prompt", badge=self.badge)
-                kind: RowKind = "prompt" if isinstance(entry, Prompt) else entry.severity
-                badge = self.badge if index == len(lines) - 1 and not self._badge_row else ""
-                pieces = tuple(self._pieces(self.sections[0], index))
-                return TextRow(kind, pieces, index == 0, continued=_continued(self.flow, index), badge=badge)
+        if isinstance(self.entry, Answer):
+            text = self.text_rows
+            if index < text:
+                return self._text_row(self.entry, index, last=not self.entry.done and index == text - 1)
+            below = index - text - (text > 0)
+            return self._below[below] if 0 <= below < len(self._below) else TextRow("blank")
+        count = len(self.flow.lines)
+        if index >= count:
+            return TextRow("blank")
+        kind: RowKind = self.entry.severity if isinstance(self.entry, Notice) else "prompt"
+        badge = self.badge if index == count - 1 else ""
+        pieces = tuple(self._pieces(self.sections[0], index))
+        return TextRow(kind, pieces, index == 0, continued=_continued(self.flow, index), badge=badge)
+
+    def _figures(self, answer: Answer) -> list[TextRow]:
+        """Lay out the rows below a finished answer: its result, and the comparison with its variants."""
+        verdict = verdict_lines(answer, self.cells)
+        if verdict and self.rendered is not None and length(marked := (*verdict[-1], (" · Markdown", "quiet"))) <= self.cells:
+            verdict[-1] = marked
+        rows = [_styled("figures", line, first=i == 0) for i, line in enumerate(verdict)]
+        if len(self._answers) > 1:
+            compared = table(self._answers, answer, self.cells)
+            rows += [TextRow("blank"), *(_styled("variants", line, first=i == 0) for i, line in enumerate(compared))]
+        return rows
 
     def _text_row(self, answer: Answer, index: int, last: bool) -> TextRow:
         section, line = self._line_at(index)
@@ -429,6 +418,11 @@ class EntryBlock:
             column += width(text)
             if text:
                 yield Piece(text, section.flow.owners[segment])
+
+
+def _styled(kind: RowKind, line: Sequence[tuple[str, str]], *, first: bool) -> TextRow:
+    """Make a row that shows no run, of texts with their styles."""
+    return TextRow(kind, tuple(Piece(text, MARK) for text, _ in line), first, styles=tuple(style for _, style in line))
 
 
 def _continued(flow: Flow, line: int) -> bool:

@@ -11,12 +11,9 @@ from ..chat.entries import Answer
 from ..chat.methods import get_method, hits
 from ..text.amounts import milliseconds, rate
 from ..text.cells import fit, one_line, width
-from ..text.charts import Trend, bar, columns, percent, portions, resampled
+from ..text.charts import bar, columns, percent, portions, resampled
 from ..text.lines import StyledLine, cut, ends, figures_rows, line, paragraph, track
 from ..theming.colouring import bar_name
-
-RATES = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""α of the table of draft lengths."""
 
 BINS = 6
 """Positions in a draft whose acceptance is shown."""
@@ -40,76 +37,35 @@ SHARES = (("draft", "▒"), ("pass", "█"), ("rest", "░"))
 """Parts of the time, and their block characters."""
 
 
-def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) -> list[StyledLine]:
-    """Lay out the page.
+def numbers_lines(answer: Answer | None, method: str, cells: int) -> list[StyledLine]:
+    """Lay out the page; with sections only for what is known, of a server's answer.
 
     Args:
         answer: the answer; None if there is none.
         method: the method whose part of the answer has detailed figures.
-        curve: the curve of the answer that was shown last.
     """
     if answer is None or not answer.totals.steps:
         return paragraph("No figures yet: they come with the first passes of an answer.", cells, "$quiet")
     part = answer.by_method.get(method, answer.totals)
     plain = answer.figures.plain_seconds
-    if answer.figures.certainty:
-        return _served(answer, part, curve, method, cells)
-    several = len(answer.by_method) > 1
-    out = _by_method(answer, plain) if several else _speed(answer, part, cells)
+    certainty = one_line(answer.figures.certainty)
+    several = len(answer.by_method) > 1 and not certainty
+    out = _by_method(answer, plain) if several else _speed(answer, cells)
+    if certainty:
+        out += [(), *paragraph(f"Passes: {certainty}. {SURE.get(certainty, '')}".rstrip(), cells, "$quiet")]
+    passes = counted(part.steps, "pass", "passes")
     sections = [
         _thought(answer),
         # Beam search's steps have tokens of several passes, whose number says nothing about a pass.
-        _trend(curve.follow(answer.totals), cells) if not answer.totals.earlier else [],
-        _acceptance(part, method, cells),
-        _time(part, cells),
-        _lengths(part, plain, cells),
+        _trend(answer.totals, cells) if not answer.totals.earlier and certainty != "unknown" else [],
+        [line((f"Of its {passes} with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))] if several else [],
+        _acceptance(part, method, cells) if part.drafted or not certainty else [],
+        _time(part, cells) if not certainty else [],
+        _lengths(part, plain, cells) if not certainty else [],
     ]
-    if several:
-        passes = counted(part.steps, "pass", "passes")
-        sections.insert(2, [line((f"Of its {passes} with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))])
-    for section in sections:
-        if section:
-            out += [(), *section]
+    for section in filter(None, sections):
+        out += [(), *section]
     return [cut(row, cells) for row in out]
-
-
-def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int) -> list[StyledLine]:
-    """Lay out the page of a server's answer with the figures that are known."""
-    figures = answer.figures
-    certainty = one_line(figures.certainty)
-    rows = [
-        *([(f"{figures.tokens_per_step:.2f}", "tokens a pass")] if figures.steps else []),
-        (rate(figures.tokens_per_second), "tokens/s"),
-        (f"{figures.tokens:,}", "tokens"),
-        *_first_token(answer),
-    ]
-    out = figures_rows(rows, cells)
-    out += [(), *paragraph(f"Passes: {certainty}. {SURE.get(certainty, '')}".rstrip(), cells, "$quiet")]
-    for section in (
-        _thought(answer),
-        _trend(curve.follow(answer.totals), cells) if certainty != "unknown" else [],
-        _acceptance(part, method, cells) if part.drafted else [],
-    ):
-        if section:
-            out += [(), *section]
-    return [cut(row, cells) for row in out]
-
-
-class Curve:
-    """The tokens of each step of an answer, extended step by step, so that drawing costs the same at any length."""
-
-    def __init__(self) -> None:
-        self._totals = Totals()
-        self._trend = Trend()
-
-    def follow(self, totals: Totals) -> Trend:
-        """Add the new steps; starts over for the totals of another answer."""
-        if totals is not self._totals:
-            self._totals = totals
-            self._trend = Trend()
-        for run in totals.runs[self._trend.count :]:
-            self._trend.add(run)
-        return self._trend
 
 
 def heading(text: str, note: str, cells: int) -> StyledLine:
@@ -117,23 +73,21 @@ def heading(text: str, note: str, cells: int) -> StyledLine:
     return ends(line((text, "bold $primary")), line((note, "$quiet")), cells)
 
 
-def _first_token(answer: Answer) -> list[tuple[str, str]]:
-    seconds = answer.figures.first_seconds
-    return [(f"{milliseconds(seconds)} ms", "to the first token")] if seconds else []
-
-
-def _speed(answer: Answer, totals: Totals, cells: int) -> list[StyledLine]:
-    figures = [
-        (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
-        *([(rate(speed), "tokens/s")] if (speed := answer.figures.tokens_per_second) else []),
-        (f"{totals.tokens:,}", "tokens"),
-    ]
+def _speed(answer: Answer, cells: int) -> list[StyledLine]:
+    figures, totals = answer.figures, answer.totals
+    rows = [(f"{figures.tokens_per_step:.2f}", "tokens a pass")] if figures.steps else []
     if totals.grammar:
-        figures[1:1] = [(f"{totals.own_tokens_per_step:.2f}", "without the grammar's")]
-        figures.append((f"{totals.grammar:,}", "by the grammar"))
-    if totals.drafted:
-        figures.append(hits(totals, answer.label))
-    return figures_rows([*figures, *_first_token(answer)], cells)
+        rows.append((f"{totals.own_tokens_per_step:.2f}", "without the grammar's"))
+    if figures.tokens_per_second:
+        rows.append((rate(figures.tokens_per_second), "tokens/s"))
+    rows.append((f"{figures.tokens:,}", "tokens"))
+    if totals.grammar:
+        rows.append((f"{totals.grammar:,}", "by the grammar"))
+    if totals.drafted and not figures.certainty:
+        rows.append(hits(totals, answer.label))
+    if figures.first_seconds:
+        rows.append((f"{milliseconds(figures.first_seconds)} ms", "to the first token"))
+    return figures_rows(rows, cells)
 
 
 def _by_method(answer: Answer, plain: float) -> list[StyledLine]:
@@ -173,15 +127,18 @@ def _thought(answer: Answer) -> list[StyledLine]:
     return _table(rows, 7)
 
 
-def _trend(trend: Trend, cells: int) -> list[StyledLine]:
-    values = resampled(trend.means(), cells)
-    passes = trend.count / max(1, len(values))
+def _trend(totals: Totals, cells: int) -> list[StyledLine]:
+    """Draw the tokens of the passes, from the first to the last."""
+    count = len(totals.runs)
+    if not count:
+        return []
+    highest = max(totals.runs)
+    values = resampled(totals.runs, cells)
     column_width = min(WIDEST, cells // len(values))
-    per_column = f", {passes:.0f} a column" if passes > 1.5 else ""
-    note = f"{counted(trend.count, 'pass', 'passes')}{per_column}, longest {trend.highest:.0f}"
-    rows = columns(values, trend.highest, SPARK_ROWS)
+    per_column = f", {count / len(values):.0f} a column" if count > 1.5 * len(values) else ""
+    rows = columns(values, highest, SPARK_ROWS)
     return [
-        heading("Tokens a pass", note, cells),
+        heading("Tokens a pass", f"{counted(count, 'pass', 'passes')}{per_column}, longest {highest}", cells),
         *(tuple((text * column_width, f"${bar_name(value)}") for text, value in zip(row, values, strict=True)) for row in rows),
     ]
 
@@ -190,37 +147,22 @@ def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:
     """Draw the share of right guesses by position in the draft, and α."""
     if not totals.drafted:
         return [heading("Acceptance", "", cells), *paragraph(_undrafted(totals, method), cells, "$quiet")]
+    ahead = f"Drafted on while the model verified: {counted(totals.ahead, 'token')}, {totals.wasted:,} of them for nothing."
     return [
         heading("Acceptance", f"α = {totals.alpha:.2f}", cells),
         line(("right at position n", "$quiet")),
-        *(_bin(str(at), rate, cells) for at, rate in enumerate(totals.position_acceptance[:BINS], 1)),
+        *(positions(totals.position_acceptance[:BINS], cells)),
         *paragraph("α: how often a guess is accepted if all before it in its draft were.", cells, "$quiet"),
-        *(paragraph(_ahead(totals), cells, "$quiet") if totals.ahead else []),
+        *(paragraph(ahead, cells, "$quiet") if totals.ahead else []),
     ]
 
 
-def _ahead(totals: Totals) -> str:
-    """Report the tokens that a draft model drafted ahead on another device."""
-    return f"Drafted on while the model verified: {counted(totals.ahead, 'token')}, {totals.wasted:,} of them for nothing."
-
-
-def _bin(label: str, share: float, cells: int) -> StyledLine:
+def positions(rates: list[float], cells: int) -> list[StyledLine]:
+    """Draw the acceptance at each position of a draft as a bar."""
     room = max(1, cells - 8)
-    return line((f"{label:>2} ", "$quiet"), *track(bar(share, room), room, NEUTRAL), (f"{percent(share):>5}", "$foreground"))
-
-
-def _time(totals: Totals, cells: int) -> list[StyledLine]:
-    parts = (totals.draft_seconds, totals.forward_seconds, totals.other_seconds)
-    if not sum(parts):
-        return []
-    sizes = portions(parts, cells)
-    legend: list[tuple[str, str]] = []
-    for (name, block), seconds in zip(SHARES, parts, strict=True):
-        legend += [(f"{block} ", NEUTRAL), (f"{name} ", "$quiet"), (f"{percent(seconds / sum(parts))}  ", "$foreground")]
     return [
-        heading("Where the time goes", f"{milliseconds(totals.seconds / max(1, totals.steps))} ms a pass", cells),
-        (("".join(block * size for (_, block), size in zip(SHARES, sizes, strict=True)), NEUTRAL),),
-        tuple(legend),
+        line((f"{at:>2} ", "$quiet"), *track(bar(share, room), room, NEUTRAL), (f"{percent(share):>5}", "$foreground"))
+        for at, share in enumerate(rates, 1)
     ]
 
 
@@ -234,27 +176,35 @@ def _undrafted(totals: Totals, method: str) -> str:
     return f"{sentence} {one_line(get_method(method).other_nodes)}".rstrip()
 
 
+def _time(totals: Totals, cells: int) -> list[StyledLine]:
+    parts = (totals.draft_seconds, totals.forward_seconds, totals.other_seconds)
+    if not totals.seconds:
+        return []
+    sizes = portions(parts, cells)
+    legend: list[tuple[str, str]] = []
+    for (name, block), seconds in zip(SHARES, parts, strict=True):
+        legend += [(f"{block} ", NEUTRAL), (f"{name} ", "$quiet"), (f"{percent(seconds / totals.seconds)}  ", "$foreground")]
+    return [
+        heading("Where the time goes", f"{milliseconds(totals.seconds / max(1, totals.steps))} ms a pass", cells),
+        (("".join(block * size for (_, block), size in zip(SHARES, sizes, strict=True)), NEUTRAL),),
+        tuple(legend),
+    ]
+
+
 def _lengths(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
-    """Tabulate the speedup of chains of K draft tokens, each accepted with probability α."""
+    """Draw the speedup of chains of K draft tokens at the answer's acceptance."""
     if not totals.drafted or not plain:
         return []
-    alpha = totals.alpha
-    best, gain = totals.best_length(alpha, plain)
-    table = [[totals.what_if(k, a, plain) for a in (*RATES, alpha)] for k in WHAT_IF_LENGTHS]
-    most = max(row[-1] for row in table)
-    size = max(5, min(7, (cells - 4) // (len(RATES) + 1)))
-    head = "".join(f"{rate:>{size}.1f}" for rate in RATES)
-    out = [
-        heading("If each draft were K tokens long", "× plain", cells),
-        line(("K\\α ", "$quiet"), (head, "$quiet"), (f"{alpha:>{size}.2f}", "bold $accent")),
-    ]
-    for k, row in zip(WHAT_IF_LENGTHS, table, strict=True):
-        marked = row[-1] == most > 1
-        parts: list[tuple[str, str]] = [(f"{k:>4}", "bold $accent" if marked else "$quiet")]
-        for value in row[:-1]:
-            parts += [(" " * (size - 4), ""), (f"{value:4.2f}"[:4], _gain(value))]
-        parts += [(" " * (size - 4), ""), (f"{row[-1]:4.2f}"[:4], f"{'bold reverse ' if marked else ''}{_gain(row[-1])}")]
-        out.append(tuple(parts))
+    speedups = {length: totals.what_if(length, totals.alpha, plain) for length in WHAT_IF_LENGTHS}
+    most = max(speedups.values())
+    room = max(1, cells - 9)
+    out = [heading("If each draft were K tokens long", "× plain", cells)]
+    for length, speedup in speedups.items():
+        marked = speedup == most > 1
+        number = (f"{speedup:>6.2f}", "bold $success" if marked else _gain(speedup))
+        label = (f"{length:>2} ", "bold $accent" if marked else "$quiet")
+        out.append(line(label, *track(bar(speedup / max(1.0, most), room), room, NEUTRAL), number))
+    best, gain = totals.best_length(totals.alpha, plain)
     end = f"K = {best} would be best here, {gain:.2f}×." if best else "no length would gain here."
     costs = f"A draft token takes {milliseconds(totals.draft_token_seconds)} ms, a plain pass {milliseconds(plain)} ms"
     return [*out, *paragraph(f"{costs}: {end}", cells, "$quiet")]
@@ -263,4 +213,4 @@ def _lengths(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
 def _gain(value: float) -> str:
     if abs(value - 1) <= EVEN:
         return "$foreground"
-    return "bold $success" if value > 1 else "$error"
+    return "$success" if value > 1 else "$error"

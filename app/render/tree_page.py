@@ -10,11 +10,11 @@ from ..chat.pieces import Pieces
 from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line
 from ..text.charts import bar, percent
-from ..text.lines import StyledLine, ends, length, line, paragraph, track
+from ..text.lines import StyledLine, cut, ends, length, line, paragraph, track
 from ..theming.colouring import INKS, Colouring, ink_name
-from .inspection import beam_sentence, inspect
+from .inspection import beam_sentence
 from .runs import RUNS_READ, best_example
-from .tree_rows import SIGNS, Role, StepTree, TreeRow, tree_rows
+from .tree_rows import SIGNS, Role, StepTree, TreeRow, tree_rows, visible
 
 BAR_CELLS = 8
 """Cells of a probability's bar."""
@@ -101,9 +101,8 @@ def tree_lines(
     if height - len(out) >= 12:
         out.append(())
     if tree.beams is None and (record.earlier or not record.tokens):
-        inspection = inspect(answer, step, pieces)
-        out += paragraph(beam_sentence(inspection), cells, "$foreground")
-        out += [(), *paragraph(" ".join(inspection.tokens), cells, path_style)] if inspection.tokens else []
+        out += paragraph(beam_sentence(record), cells, "$foreground")
+        out += [(), *paragraph(" ".join(visible(pieces.text(token)) for token in record.tokens), cells, path_style)]
         return out[:height]
     path_style = f"bold {path_style}"
     styles: dict[Role, str] = {**ROLES, "trunk": f"bold {trunk}", "path": path_style, "choice": path_style}
@@ -155,33 +154,25 @@ def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> l
 def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[StyledLine]:
     record = answer.log.record(step)
     number, passes = answer.pass_of(step)
-    where = f" pass {number:,} of {passes:,}" if passes else f" pass {number:,}"
+    of = f" of {passes:,}" if passes else ""
+    name = line((one_line(record.method), "bold $primary"), (f" pass {number:,}{of}", "$quiet"))
     state: StyledLine = ()
     if selected:
         state = (("selected", "$accent"),)
     elif paused:
-        state = (("‖ ", "bold $accent"), (keys, "$accent"))
-    name = line((one_line(record.method), "bold $primary"), (where, "$quiet"))
-    if paused and not selected and length(name) + length(state) >= cells:
-        state = (("‖ paused", "bold $accent"),)
-    first = ends(name, state, cells)
-    figures = (
-        (f"{record.drafted:,}", "drafted"),
-        (f"{record.accepted:,}", "accepted"),
-        (f"{record.nodes:,}", "nodes" if record.nodes != 1 else "node"),
-        (milliseconds(answer.log.seconds(step)), "ms"),
-    )[3 if answer.figures.certainty and not record.drafted else 2 * (not record.drafted and bool(record.tree_tokens)) :]
-    parts: list[tuple[str, str]] = []
-    for value, unit in figures:
-        more = [*parts, *([("  ", "")] if parts else []), (value, "bold $foreground"), (f" {unit}", "$quiet")]
-        if length(tuple(more)) > cells:
-            break
-        parts = more
-    shares = (("draft", record.draft_seconds), ("pass", record.forward_seconds), ("rest", record.other_seconds))
-    times: StyledLine = tuple((f"{name} {milliseconds(seconds)}  ", "$quiet") for name, seconds in shares)
-    if length(tuple(parts)) + 2 + length(times) <= cells:
-        return [first, (*parts, ("  ", ""), *times)]
-    return [first, tuple(parts)]
+        state = (("‖ ", "bold $accent"), (keys if length(name) + len(keys) + 3 <= cells else "paused", "$accent"))
+    figures: list[tuple[str, str]] = []
+    if record.drafted:
+        figures = [(f"{record.drafted:,}", "drafted"), (f"{record.accepted:,}", "accepted")]
+    if record.drafted or not answer.figures.certainty:
+        figures.append((f"{record.nodes:,}", "nodes" if record.nodes != 1 else "node"))
+    figures.append((milliseconds(record.seconds), "ms"))
+    parts: StyledLine = tuple(
+        part for value, unit in figures for part in ((value, "bold $foreground"), (f" {unit}  ", "$quiet"))
+    )
+    seconds = {"draft": record.draft_seconds, "pass": record.forward_seconds, "rest": record.other_seconds}
+    times: StyledLine = tuple((f"{part} {milliseconds(value)}  ", "$quiet") for part, value in seconds.items())
+    return [ends(name, state, cells), cut((*parts, *times) if length(parts) + length(times) <= cells else parts, cells)]
 
 
 def _row(row: TreeRow, cells: int, side: int, styles: Mapping[Role, str], trunk: str) -> StyledLine:

@@ -64,9 +64,9 @@ class StepTree:
 
     tokens: Sequence[int]
     """The token of each node; node 0 was pending before the step [n]."""
-    parents: list[int]
+    parents: Sequence[int]
     """The parent of each node, an earlier one; −1 for node 0 [n]."""
-    path: list[int]
+    path: Sequence[int]
     """Accepted nodes, beginning with 0."""
     choice: int | None
     """The target's own token after the path; None if the answer was cut before it."""
@@ -74,7 +74,7 @@ class StepTree:
     """First node of a lookahead window: nodes from there on are no guesses of the next tokens."""
     probs: Sequence[float]
     """The target's probability of the token of each node after 0, then of the choice; empty if not recorded."""
-    beams: list[int] | None = None
+    beams: Sequence[int] | None = None
     """Under beam search, the last nodes of the texts that go on or have just ended; None under other methods."""
     sources: Sequence[int] = ()
     """Bits of each node if several drafters grew the tree: bit i is set if the one with SIGNS[i] guessed it [n]."""
@@ -102,20 +102,14 @@ class StepTree:
             count = len(chain) + 1
             return cls(
                 [pending, *chain],
-                parents=list(range(-1, len(chain))),
-                path=list(range(count)),
+                parents=range(-1, len(chain)),
+                path=range(count),
                 choice=step.tokens[-1] if step.tokens else None,
                 guesses=count,
                 probs=step.probs[-1:] if not chain else [],  # nodes that are no guesses have no probabilities here
             )
         count = len(step.tree_tokens)
-        parents = [-1, *(parent if 0 <= parent < i else 0 for i, parent in enumerate(step.tree_parents[1:count], 1))]
-        parents += [0] * (count - len(parents))
-        path = [0]
-        for node in step.path[1:]:
-            if not 0 < node < count or parents[node] != path[-1]:
-                break
-            path.append(node)
+        parents, path = step.tree_parents, step.path
         probs = step.probs if len(step.probs) == count else []
         if not step.drafted:
             depths = [0]
@@ -123,11 +117,11 @@ class StepTree:
                 depths.append(depths[parent] + 1)
             beams = [node for node, depth in enumerate(depths) if depth == max(depths)]
             if path[-1] and path[-1] not in parents:
-                beams = path[-1:]
+                beams = [path[-1]]
             return cls(step.tree_tokens, parents, path, choice=None, guesses=count, probs=probs, beams=beams)
         choice = step.tokens[-1] if len(step.tokens) == len(path) else None
-        guesses = step.drafted + 1 if step.drafted < count - 1 else count
-        sources = step.sources if len(step.drafters) > 1 and len(step.sources) == count else []
+        guesses = min(step.drafted + 1, count)
+        sources = step.sources if len(step.drafters) > 1 else []
         return cls(step.tree_tokens, parents, path, choice, guesses, probs, sources=sources)
 
     def prob(self, node: int) -> float | None:
@@ -143,18 +137,14 @@ class Plan(NamedTuple):
     levels: int
     """Greatest depth of drawn branches of branches."""
     siblings: int
-    """Most refused branches drawn at each node; −1: all of them are counted in one row before the target's choice."""
-    lines: int
-    """Rows of one branch."""
+    """Most refused branches drawn at each node."""
 
 
 PLANS = (
-    Plan(True, 99, 99, 2),
-    Plan(False, 99, 99, 2),
-    Plan(False, 99, 99, 1),
-    Plan(False, 2, 99, 1),
-    Plan(False, 1, 12, 1),
-    *(Plan(False, 0, siblings, 1) for siblings in (8, 4, 2, 1, 0, -1)),
+    Plan(True, 99, 99),
+    Plan(False, 99, 99),
+    Plan(False, 1, 12),
+    *(Plan(False, 0, siblings) for siblings in (8, 4, 2, 1, 0)),
 )
 """Plans from the most detail to the least; the first that fits is used."""
 
@@ -180,24 +170,13 @@ def tree_rows(tree: StepTree, piece: Callable[[int], str], cells: int, height: i
         if height is None or len(rows) <= height:
             return rows
     assert height is not None
-    return _middle_folded(rows, max(3, height), cells)
-
-
-def _middle_folded(rows: list[TreeRow], height: int, cells: int) -> list[TreeRow]:
-    """Return the first and last rows, with the number of the nodes between them."""
-    end = next(i for i, row in enumerate(reversed(rows), 1) if not row.folded)  # the target's choice: always shown
-    tail = max(end, (height - 1) // 2) if height >= 6 else 1
-    if tail < end:  # no room for the window's row
-        rows = [*rows[:-end], *rows[len(rows) - end + 1 :], rows[-end]]
-    head = height - 1 - tail
-    hidden = rows[head : len(rows) - tail]
+    # The first rows and the target's choice stay.
+    height = max(3, height)
+    end = next(i for i, row in reversed([*enumerate(rows)]) if row.text.startswith("┗"))
+    hidden = [*rows[height - 2 : end], *rows[end + 1 :]]
     count = sum(len(row.nodes) + row.folded for row in hidden)
-    more = TreeRow((Span("┃ ", "trunk"), Span(fit(_more(count), cells - 2), "fold")), folded=count)
-    return [*rows[:head], more, *rows[len(rows) - tail :]]
-
-
-def _more(count: int) -> str:
-    return f"… {count} more"
+    more = TreeRow((Span("┃ ", "trunk"), Span(fit(f"… {count} more", cells - 2), "fold")), folded=count)
+    return [*rows[: height - 2], more, rows[end]]
 
 
 class _Layout:
@@ -220,85 +199,68 @@ class _Layout:
             self.children[tree.parents[node]].append(node)
         for node in reversed(drawn):
             self.sizes[tree.parents[node]] += self.sizes[node]
+        for nodes in self.children if tree.probs else ():  # the open ones first, then the likeliest
+            nodes.sort(key=lambda node: (node not in self.open_shares, -(self._prob(node) or 0.0)))
 
     def rows(self) -> list[TreeRow]:
         path = self.tree.path
-        root = Span(fit(self.text(0), self.cells - 2), "pending")
+        root = Span(fit(self._text(0), self.cells - 2), "pending")
         out = [TreeRow((Span("● ", "trunk"), root), nodes=(0,))]
-        line: list[int] = []
-        apart = self.plan.siblings >= 0
-        refused = 0
+        run: list[int] = []  # accepted nodes without a branch between them
         for node, following in zip(path, [*path[1:], -1], strict=True):
             if node:
-                line.append(node)
+                run.append(node)
             branches = [child for child in self.children[node] if child != following]
-            if not apart:
-                refused += sum(self.sizes[branch] for branch in branches)
-                branches = []
             if branches or following < 0 or self.plan.spread:
-                out += self._trunk(line)
-                line = []
-                out += self._forks(branches)
-        if refused:
-            out.append(self._fold(refused))
+                out += self._trunk(run)
+                run = []
+            for branch in branches[: self.plan.siblings]:
+                cross = Span("─ ", "guide") if branch in self.open_shares else Span("× ", "cross")
+                start = (Span("┠", "trunk"), Span("─", "guide"), cross)
+                out += self._branch(branch, start, (Span("┃", "trunk"), Span("   ", "guide")), 0)
+            if rest := sum(self.sizes[branch] for branch in branches[self.plan.siblings :]):
+                more = Span(fit(f"… {rest} more", self.cells - 3), "fold")
+                out.append(TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), more), folded=rest))
         out.append(self._end())
         if self.window:
             text = fit(f"   … {self.window} more in the window", self.cells)
             out.append(TreeRow((Span(text, "fold"),), folded=self.window))
         return out
 
-    def text(self, node: int) -> str:
+    def _text(self, node: int) -> str:
         source = self.tree.sources[node] if self.tree.sources else 0
         signs = "".join(sign for i, sign in enumerate(SIGNS) if source >> i & 1)
         return visible(self.piece(self.tree.tokens[node])) + signs
 
-    def _trunk(self, nodes: list[int]) -> list[TreeRow]:
+    def _prob(self, node: int) -> float | None:
+        return self.tree.prob(node) if self.tree.beams is None else self.open_shares.get(node)
+
+    def _trunk(self, nodes: Sequence[int]) -> list[TreeRow]:
         """Lay out accepted nodes without a branch between them."""
         out = []
-        for line in self._wrap(nodes, self.cells - 2)[0]:
-            spans = (Span("┃ ", "trunk"), *self._tokens(line, self.cells - 2, "path"))
+        while nodes:
+            count = self._fitting(nodes, self.cells - 2)
+            line, nodes = nodes[:count], nodes[count:]
             probs = [prob for node in line if (prob := self._prob(node)) is not None]
             complete = self.tree.beams is None and len(probs) == len(line)
+            spans = (Span("┃ ", "trunk"), *self._tokens(line, self.cells - 2, "path"))
             out.append(TreeRow(spans, prod(probs) if complete else None, tuple(line)))
         return out
 
     def _end(self) -> TreeRow:
         tree = self.tree
         if tree.beams is not None:
-            text = "one text is left" if tree.beams == tree.path[-1:] else f"{counted(len(tree.beams), 'text')} open"
-            return TreeRow((Span("┗━ ", "trunk"), Span(fit(text, self.cells - 3), "fold")))
-        if tree.choice is None:
-            text = "nothing is certain yet" if len(tree.path) == 1 else "the answer ends here"
-            return TreeRow((Span("┗━ ", "trunk"), Span(fit(text, self.cells - 3), "fold")))
-        text = fit(visible(self.piece(tree.choice)), self.cells - 3)
-        return TreeRow((Span("┗━ ", "trunk"), Span(text, "choice")), tree.probs[-1] if tree.probs else None)
-
-    def _forks(self, nodes: list[int]) -> list[TreeRow]:
-        """Lay out the refused or open branches at a node of the path, the likeliest first if that is known."""
-        nodes = self._ordered(nodes)
-        out: list[TreeRow] = []
-        for node in nodes[: self.plan.siblings]:
-            cross = Span("─ ", "guide") if node in self.open_shares else Span("× ", "cross")
-            start = (Span("┠", "trunk"), Span("─", "guide"), cross)
-            out += self._branch(node, start, (Span("┃", "trunk"), Span("   ", "guide")), 0)
-        if rest := nodes[self.plan.siblings :]:
-            out.append(self._fold(sum(self.sizes[node] for node in rest)))
-        return out
-
-    def _fold(self, count: int) -> TreeRow:
-        text = fit(_more(count), self.cells - 3)
-        return TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), Span(text, "fold")), folded=count)
-
-    def _ordered(self, nodes: list[int]) -> list[int]:
-        if not self.tree.probs:
-            return nodes
-        return sorted(nodes, key=lambda node: (node not in self.open_shares, -(self._prob(node) or 0.0)))
-
-    def _prob(self, node: int) -> float | None:
-        return self.tree.prob(node) if self.tree.beams is None else self.open_shares.get(node)
+            text = "one text is left" if len(tree.beams) == 1 else f"{counted(len(tree.beams), 'text')} open"
+        elif tree.choice is None:
+            text = "the answer ends here"
+        else:
+            text = visible(self.piece(tree.choice))
+        known = tree.choice is not None
+        span = Span(fit(text, self.cells - 3), "choice" if known else "fold")
+        return TreeRow((Span("┗━ ", "trunk"), span), tree.probs[-1] if tree.probs and known else None)
 
     def _branch(self, node: int, start: tuple[Span, ...], under: tuple[Span, ...], level: int) -> list[TreeRow]:
-        """Lay out a refused branch: its chain of only children, then the forks below.
+        """Lay out a refused branch: its chain of only children on a row, then the forks below.
 
         Args:
             start: spans left of its first row.
@@ -307,74 +269,43 @@ class _Layout:
         """
         chain = [node]
         while len(self.children[chain[-1]]) == 1:
-            chain.append(self.children[chain[-1]][0])
+            chain += self.children[chain[-1]]
         forks = self.children[chain[-1]]
-        below = sum(self.sizes[fork] for fork in forks)
         room = self.cells - sum(width(span.text) for span in under)
-        open_forks = bool(forks) and level < self.plan.levels and room - INDENT >= LEAST_ROOM
-        lines, rest = self._wrap(chain, room, self.plan.lines, 0 if open_forks else below)
-        hidden = rest + (0 if open_forks and not rest else below)
-        out = []
-        for i, line in enumerate(lines):
-            last = i == len(lines) - 1
-            spans = list(start if i == 0 else under)
-            if last and hidden:
-                more = self._suffix(line, hidden, room)
-                spans += [*self._tokens(line, room - width(more), "branch"), Span(more, "fold")]
-            else:
-                spans += self._tokens(line, room, "branch")
-            prob = self._prob(node) if i == 0 else None
-            out.append(TreeRow(tuple(spans), prob, tuple(line), hidden if last else 0))
-        if not hidden:
-            forks = self._ordered(forks)
-            for fork in forks:
-                end = fork == forks[-1]
-                dead = self.tree.beams is not None and fork not in self.open_shares
-                corner = Span("└─" if end else "├─", "guide"), Span("×", "cross") if dead else Span(" ", "guide")
-                guides = (*under, *corner), (*under, Span("   " if end else "│  ", "guide"))
-                out += self._branch(fork, *guides, level + 1)
+        count = self._fitting(chain, room)
+        opened = count == len(chain) and level < self.plan.levels and room - INDENT >= LEAST_ROOM
+        hidden = self.sizes[node] - len(chain) if not opened else 0
+        more = ""
+        if hidden or count < len(chain):
+            # Room for the number of the others, at the cost of the last tokens; the first one stays.
+            count = self._fitting(chain, room - len(f" … {self.sizes[node]} more"))
+            hidden = self.sizes[node] - count
+            free = room - sum(width(self._text(node)) + 1 for node in chain[:count]) + 1
+            more = next((text for text in (f" … {hidden} more", f" …{hidden}") if len(text) <= free), " …")
+        tokens = self._tokens(chain[:count], room - len(more), "branch")
+        spans = (*start, *tokens, *([Span(more, "fold")] if more else []))
+        out = [TreeRow(spans, self._prob(node), tuple(chain[:count]), hidden)]
+        for fork in forks if opened else ():
+            last = fork == forks[-1]
+            dead = self.tree.beams is not None and fork not in self.open_shares
+            corner = Span("└─" if last else "├─", "guide"), Span("×", "cross") if dead else Span(" ", "guide")
+            out += self._branch(fork, (*under, *corner), (*under, Span("   " if last else "│  ", "guide")), level + 1)
         return out
 
-    def _wrap(self, nodes: list[int], room: int, lines: int | None = None, below: int = 0) -> tuple[list[list[int]], int]:
-        """Wrap nodes to lines, with one blank between tokens; returns the lines and the number of nodes left over.
+    def _fitting(self, nodes: Sequence[int], room: int) -> int:
+        """Return the number of nodes, at least one, whose texts fit in a row with a blank between them."""
+        used = width(self._text(nodes[0]))
+        for count, node in enumerate(nodes[1:], 1):
+            used += 1 + width(self._text(node))
+            if used > room:
+                return count
+        return len(nodes)
 
-        Args:
-            lines: most lines; as many as it takes if None.
-            below: nodes that will be counted at the end of the last line in any case.
-        """
-        out: list[list[int]] = []
-        used = 0
-        for node in nodes:
-            cells = min(room, width(self.text(node)))
-            if not out or used + 1 + cells > room or (self.plan.spread and lines is None):
-                if lines is not None and len(out) == lines:
-                    break
-                out.append([])
-                used = cells
-            else:
-                used += 1 + cells
-            out[-1].append(node)
-        rest = len(nodes) - sum(map(len, out))
-        if rest + below and out:
-            # Room for the count, at the cost of the last tokens; the first one of the line stays.
-            while len(out[-1]) > 1 and self._cells(out[-1]) + width(_more(rest + below)) + 1 > room:
-                out[-1].pop()
-                rest += 1
-        return out, rest
-
-    def _cells(self, line: Sequence[int]) -> int:
-        return sum(width(self.text(node)) + 1 for node in line) - 1
-
-    def _suffix(self, line: Sequence[int], hidden: int, room: int) -> str:
-        """Return the note of hidden nodes at the end of a line, as long as fits."""
-        free = room - self._cells(line)
-        return next((text for text in (f" {_more(hidden)}", f" …{hidden}", " …") if width(text) <= free), " …")
-
-    def _tokens(self, line: Sequence[int], room: int, role: Role) -> list[Span]:
+    def _tokens(self, nodes: Sequence[int], room: int, role: Role) -> list[Span]:
         out: list[Span] = []
-        for i, node in enumerate(line):
+        for i, node in enumerate(nodes):
             if i:
                 out.append(Span(" ", "guide"))
-            open_branch = role == "branch" and node in self.open_shares
-            out.append(Span(fit(self.text(node), room), "open" if open_branch else role))
+            opened: Role = "open" if role == "branch" and node in self.open_shares else role
+            out.append(Span(fit(self._text(node), room), opened))
         return out

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ..chat.entries import Answer
-from ..chat.methods import get_method, hits, right_or_accepted
+from ..chat.methods import hits, right_or_accepted
 from ..chat.why import Change, Diagnosis
 from ..text.amounts import times
 from ..text.cells import one_line
-from ..text.charts import bar, percent
+from ..text.charts import bar
 from ..text.lines import StyledLine, cut, flowed, line, paragraph, track
+from .numbers_page import positions
 from .verdict import against
 
 MOST = 4
@@ -30,10 +31,8 @@ def why_lines(
         key: the key that makes the change.
         in_force: whether the change has been made.
     """
-    if answer is None:
-        return paragraph("No answer yet. After one, this page says what held it back.", cells, "$quiet")
-    if diagnosis is None:
-        return paragraph("When the answer is complete, this page says what held it back.", cells, "$quiet")
+    if answer is None or diagnosis is None:
+        return paragraph("When an answer is complete, this page says what held it back.", cells, "$quiet")
     out: list[StyledLine] = []
     if diagnosis.speedup:
         words, style = _comparison(diagnosis)
@@ -64,9 +63,7 @@ def why_lines(
         if totals.depth < totals.drafted:
             held, _ = hits(totals, answer.label)
             out += paragraph(f"The tree held the {right} token in {held} passes.", cells, "$foreground")
-        room = max(1, cells - 9)
-        for at, rate in enumerate(rates[:8], 1):
-            out.append(line((f"{at:>2} ", "$quiet"), *track(bar(rate, room), room, "$quiet"), (f"{percent(rate):>5}", "")))
+        out += positions(rates[:8], cells - 1)
     return [cut(row, cells) for row in out]
 
 
@@ -84,8 +81,6 @@ def why_text(diagnosis: Diagnosis) -> str:
 
 def change_notice(change: Change) -> str:
     """Report a change that was made."""
-    if get_method(change.method).plain:
-        return f"Now decoding plainly ({change.method})."
     settings = "".join(f", {key}={value}" for key, value in change.settings.items())
     return f"Now decoding with {change.method}{settings}."
 
@@ -96,9 +91,7 @@ def no_change_notice(diagnosis: Diagnosis | None) -> str:
         return "Nothing to change: no answer is complete yet."
     if diagnosis.change is None:
         return f"Nothing to change. {diagnosis.causes[0].sentence if diagnosis.causes else _without_cause(diagnosis)}"
-    if not diagnosis.change.method:
-        return f"No key can change this: {diagnosis.change.sentence}"
-    return "The change is in force already."
+    return "The change is in force already." if diagnosis.change.method else diagnosis.change.sentence
 
 
 def _comparison(diagnosis: Diagnosis) -> tuple[str, str]:

@@ -14,40 +14,6 @@ WHOLE, HALF = "━", "╸"
 """Bars by halves of a cell's width: lines, not blocks, so that bars below each other stay apart."""
 
 
-class Trend:
-    """A curve that grows at its end, kept as means of equal stretches: as much memory and time to draw whatever its length.
-
-    Args:
-        points: most stretches kept; they become twice as long when there are twice as many.
-    """
-
-    def __init__(self, points: int = 128) -> None:
-        self._points = points
-        self._sums: list[float] = []
-        self._open = 0  # values in the last stretch
-        self.stretch = 1
-        """Values in a stretch."""
-        self.count = 0
-        self.highest = 0.0
-
-    def add(self, value: float) -> None:
-        self.count += 1
-        self.highest = max(self.highest, value)
-        if not self._sums or self._open == self.stretch:
-            if len(self._sums) == 2 * self._points:
-                self._sums = [a + b for a, b in zip(self._sums[::2], self._sums[1::2], strict=True)]
-                self.stretch *= 2
-            self._sums.append(0.0)
-            self._open = 0
-        self._sums[-1] += value
-        self._open += 1
-
-    def means(self) -> list[float]:
-        """The mean of each stretch, oldest first; the last stretch may be a short one."""
-        whole = [total / self.stretch for total in self._sums[:-1]]
-        return [*whole, self._sums[-1] / self._open] if self._sums else []
-
-
 def resampled(values: Sequence[float], cells: int) -> list[float]:
     """Reduce to at most `cells` values: means of neighbours where there are more."""
     count = len(values)

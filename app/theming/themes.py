@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ...errors import UserError, did_you_mean
 from ..settings.toml import parse, read_text
@@ -40,8 +39,34 @@ LISTS = {name: len(STEPS) for name in ("heat", "tint", "dim")} | {"bars": len(LE
 """Text of runs by length; what lies behind it; the text in a thought; bars that stand for tokens per pass. Each with the number
 of its colours."""
 
-KEYS = ("summary", "dark", *COLOURS, *TONES, *LISTS)
-"""Everything that a theme gives."""
+FORMS = {
+    "summary": '"a few words"',
+    "dark": "true or false",
+    **dict.fromkeys((*COLOURS, *TONES), '"#rrggbb"'),
+    **{key: f'["#rrggbb", …] with {count} colours' for key, count in LISTS.items()},
+}
+"""Everything that a theme gives, and its form."""
+
+VARIABLES = {
+    **{tone: tone for tone in ("quiet", "faint", "line", "border")},
+    "plain": "foreground",
+    "plain-dim": "quiet",
+    "border-blurred": "rest",
+    "scrollbar": "rest",
+    "scrollbar-hover": "hover",
+    "scrollbar-active": "primary",
+    **dict.fromkeys(("scrollbar-background", "scrollbar-background-hover", "scrollbar-background-active"), "background"),
+    "scrollbar-corner-color": "background",
+    "input-cursor-background": "primary",
+    "input-cursor-foreground": "background",
+    "input-selection-background": "selection",
+    "screen-selection-background": "selection",
+    "block-cursor-background": "cursor",
+    "block-cursor-foreground": "foreground",
+    "block-cursor-blurred-background": "cursor-rest",
+    "block-cursor-blurred-foreground": "foreground",
+}
+"""Variable of the style sheet → the colour or tone that it has."""
 
 FEWER = {"256": ("light-256", "dark-256"), "standard": ("sixteen", "sixteen"), "windows": ("sixteen", "sixteen")}
 """Rich's name for a terminal with fewer colours → the themes that replace light and dark ones."""
@@ -71,33 +96,9 @@ class Palette:
     def variables(self) -> dict[str, str]:
         """Return the variables of the style sheet. Runs by length are $heat-1, $heat-1-tint, …; their text in a thought
         $heat-1-dim, …; bars $bar-0, $bar-1, …"""
-        tones, page, ink = self.tones, self.colours["background"], self.colours["foreground"]
-        variables = {
-            "quiet": tones["quiet"],
-            "faint": tones["faint"],
-            "line": tones["line"],
-            "plain": ink,
-            "plain-dim": tones["quiet"],
-            "border": tones["border"],
-            "border-blurred": tones["rest"],
-            "scrollbar": tones["rest"],
-            "scrollbar-hover": tones["hover"],
-            "scrollbar-active": self.colours["primary"],
-            "scrollbar-background": page,
-            "scrollbar-background-hover": page,
-            "scrollbar-background-active": page,
-            "scrollbar-corner-color": page,
-            "input-cursor-background": self.colours["primary"],
-            "input-cursor-foreground": page,
-            "input-cursor-text-style": "none",
-            "input-selection-background": tones["selection"],
-            "screen-selection-background": tones["selection"],
-            "block-cursor-background": tones["cursor"],
-            "block-cursor-foreground": ink,
-            "block-cursor-text-style": "bold",
-            "block-cursor-blurred-background": tones["cursor-rest"],
-            "block-cursor-blurred-foreground": ink,
-        }
+        tones = {**self.colours, **self.tones}
+        variables = {variable: tones[tone] for variable, tone in VARIABLES.items()}
+        variables |= {"input-cursor-text-style": "none", "block-cursor-text-style": "bold"}
         variables |= {f"bar-{step}": colour for step, colour in enumerate(self.lists["bars"])}
         for step in STEPS:
             name = f"heat-{step}"
@@ -123,28 +124,15 @@ def read_theme(path: Path) -> Palette:
         UserError: the file cannot be read, lacks a key, or has an invalid one; names the file and what to do.
     """
 
-    def refuse(what: str) -> UserError:
-        return UserError(f"The theme {path} {fit(what, 300)}.")
-
     text = read_text(path)
     if text is None:
         raise UserError(f"The theme {path} does not exist. Choose another.")
-    data: dict[str, Any] = parse(text, str(path))
-    if unknown := next((key for key in data if key not in KEYS), None):
-        raise UserError(
-            f"The theme {path} has {fit(unknown, 80)!r}, which is not part of a theme: {did_you_mean(unknown, KEYS)}"
-        )
-    if not isinstance(data.setdefault("summary", ""), str):
-        raise refuse(f"has summary = {data['summary']!r}: it takes a text in quotes")
-    if not isinstance(data.get("dark"), bool):
-        raise refuse("needs dark = true or false")
-    for key in (*COLOURS, *TONES):
-        if not _is_colour(data.get(key)):
-            raise refuse(f'needs {key} = "#rrggbb"')
-    for key, count in LISTS.items():
-        value = data.get(key)
-        if not isinstance(value, list) or len(value) != count or not all(map(_is_colour, value)):
-            raise refuse(f'needs {key} = ["#rrggbb", …] with {count} colours')
+    data = {"summary": "", **parse(text, str(path))}
+    if unknown := next((key for key in data if key not in FORMS), None):
+        known = did_you_mean(unknown, FORMS)
+        raise UserError(f"The theme {path} has {fit(unknown, 80)!r}, which is not part of a theme: {known}")
+    if wrong := next((key for key in FORMS if not _fits(key, data.get(key))), None):
+        raise UserError(f"The theme {path} needs {wrong} = {FORMS[wrong]}.")
     return Palette(
         path.stem,
         one_line(data["summary"]),
@@ -155,8 +143,12 @@ def read_theme(path: Path) -> Palette:
     )
 
 
-def _is_colour(value: object) -> bool:
-    return isinstance(value, str) and _HEX.fullmatch(value) is not None
+def _fits(key: str, value: object) -> bool:
+    """Whether a value has the form of its key."""
+    if key in ("summary", "dark"):
+        return isinstance(value, str if key == "summary" else bool)
+    colours = value if key in LISTS and isinstance(value, list) else [value]
+    return len(colours) == LISTS.get(key, 1) and all(isinstance(text, str) and _HEX.fullmatch(text) for text in colours)
 
 
 @cache

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...attach.files import score as match_score
 from ...attach.names import Suggestion, offers, query_folder
+from ...attach.names import score as match_score
 from ...chat.about import default_word, words_of
 from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt

@@ -16,7 +16,7 @@ from ..host import Host
 from .dispatch import runs
 
 if TYPE_CHECKING:
-    from ...models.downloads import Downloads
+    from ...models.hub import Downloads
     from ...models.library import Library
     from ...models.memory import FreeMemory
 
@@ -43,7 +43,7 @@ class Models:
     def downloads(self) -> Downloads:
         """Running and earlier downloads; the record of earlier ones is read at the first access."""
         if self._downloads is None:
-            from ...models.downloads import Downloads
+            from ...models.hub import Downloads
 
             self._downloads = Downloads()
         return self._downloads

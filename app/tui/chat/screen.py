@@ -18,7 +18,7 @@ from ....engine.options import BUILTIN
 from ....errors import NotPossible, UserError
 from ...attach.attachments import attach, compose
 from ...chat.dialogue import Busy
-from ...render.inspection_rows import strip_rows
+from ...render.inspection import strip_rows
 from ...render.thoughts import parse_thoughts
 from ...render.why_page import change_notice, no_change_notice
 from ...settings import actions

@@ -18,7 +18,7 @@ from ...chat.methods import Method
 from ...chat.why import Diagnosis, diagnose
 from ...race.guests import short_name
 from ...render.method_page import method_lines
-from ...render.numbers_page import Curve, numbers_lines
+from ...render.numbers_page import numbers_lines
 from ...render.tree_page import choose_step, tree_lines
 from ...render.why_page import why_lines
 from ...settings.keymap import shown_keys
@@ -88,7 +88,6 @@ class SidePanel(Vertical):
         self.colouring: Colouring = "length"
         self._transcript = dialogue.transcript
         self._keymap = keymap
-        self._curve = Curve()
         self._bar = PanelBar(keymap)
         self._view = LineView()
         self._drawn = 0.0
@@ -210,7 +209,7 @@ class SidePanel(Vertical):
 
     def _figures(self, answer: Answer | None, cells: int) -> list[StyledLine]:
         last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""
-        return numbers_lines(answer, last, self._curve, cells)
+        return numbers_lines(answer, last, cells)
 
     def _tree(self, answer: Answer | None, cells: int, height: int) -> list[StyledLine]:
         dialogue = self.dialogue

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from ...chat.entries import Answer
-from ...render.inspection_rows import strip_rows
+from ...render.inspection import strip_rows
 from ...render.runs import Place, RunSpot, adjacent_run, best_example, find_place, outermost, run_above, run_at
 from .stack import BlockStack
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...chat.pieces import Pieces
-from ...render.inspection import RUN, inspect
-from ...render.inspection_rows import inspection_rows, strip_rows
+from ...render.inspection import RUN, inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
 from ...text.lines import PAD
 from ...theming.colouring import INKS, effective, ink_name
@@ -44,9 +43,9 @@ class Inspector(LineView, can_focus=False):
         height = strip_rows(view.size.height)
         run = answer.runs[spot.run]
         ink = INKS[ink_name(colouring, run.shade, run.together)]
-        inspection = inspect(answer, spot.run, answer.pieces if len(answer.pieces) else pieces)
+        pieces = answer.pieces if len(answer.pieces) else pieces
         cells = max(20, view.size.width - 2 * margin)
-        rows = inspection_rows(inspection, cells, height, self.keys if by_keys else "")
+        rows = inspection_rows(answer, spot.run, pieces, cells, height, self.keys if by_keys else "")
         bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"${ink.colour}")
         self.styles.height = height
         run_style = ink.style if ink.behind else "bold $foreground"

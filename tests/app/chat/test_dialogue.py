@@ -11,7 +11,7 @@ from specchat.app.chat.compare import table
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Notice
 from specchat.app.chat.methods import known_methods
-from specchat.app.render.numbers_page import Curve, numbers_lines
+from specchat.app.render.numbers_page import numbers_lines
 from specchat.app.render.verdict import verdict_text
 from specchat.engine.messages import (
     Cancel,
@@ -298,7 +298,7 @@ async def test_pace_key(make_chat: Make, engine: Any, make_steps: Make) -> None:
         engine.events = [Finished(id, "eos", "", 0.1, 0.5, rested=True)]
         await settle(app, pilot)
         answer = app.dialogue.transcript.answers()[-1]
-        page = numbers_lines(answer, "lookup", Curve(), 60)
+        page = numbers_lines(answer, "lookup", 60)
         (row,) = [row for row in table([answer], answer, 80) if "lookup" in row[0].text]
         for text in (verdict_text(answer), str(page), str(row)):
             assert "a pass" in text or text == str(row)

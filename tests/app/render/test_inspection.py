@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import Pieces
-from specchat.app.render.inspection import LABEL, RUN, inspect, quoted, verdict
-from specchat.app.render.inspection_rows import inspection_rows, wrapped
+from specchat.app.render.inspection import CONTEXT, LABEL, REFUSED, RUN, inspection_rows, quoted, wrapped
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.render.tree_rows import StepTree, TreeRow, tree_rows
 from specchat.app.text.cells import width
@@ -27,7 +26,7 @@ def said(parts: Any) -> str:
 
 
 def rows_of(answer: Answer, index: int, pieces: Pieces, cells: int = 100, rows: int = 4) -> str:
-    return "\n".join(said(parts) for parts in inspection_rows(inspect(answer, index, pieces), cells, rows))
+    return "\n".join(said(parts) for parts in inspection_rows(answer, index, pieces, cells, rows))
 
 
 @pytest.fixture
@@ -138,10 +137,6 @@ def test_the_place_is_told_in_whole_words() -> None:
     assert "After ‘lighthouses’ the draft said ‘fell’, the model chose ‘stand’" in text
 
 
-def sentence(answer: Answer, index: int) -> str:
-    return " ".join(said(parts) for parts in verdict(inspect(answer, index, Pieces())))
-
-
 HOSTILE = ["\x1b[2J", "\u202e", "[bold]x[/]", "\n\n", "😀" * 9, "\t", "x" * 300, "e\u0301", "\r"]
 
 
@@ -169,7 +164,7 @@ def test_hostile_text_stays_text_and_every_row_fits() -> None:
     for cells in (16, 20, 54, 74, 100):
         for most in (2, 3, 4):
             for index in range(2):
-                rows = inspection_rows(inspect(answer, index, vocabulary), cells, most, "←→ back")
+                rows = inspection_rows(answer, index, vocabulary, cells, most, "←→ back")
                 assert len(rows) <= most
                 for parts in rows:
                     assert length(parts) <= cells
@@ -177,14 +172,9 @@ def test_hostile_text_stays_text_and_every_row_fits() -> None:
                     assert not set(said(parts)) & set("\x1b\x07\u202e\n\t\r")
 
 
-def test_as_many_words_as_there_is_room_for(answer: Answer, pieces: Pieces) -> None:
-    run = inspect(answer, 1, pieces)
-    assert len(said(verdict(run, brief=True)[0])) < len(said(verdict(run)[0]))
-    assert "After ‘climbed’: draft ‘of’ (2%), model ‘the’ (97%)" in rows_of(answer, 1, pieces, cells=54, rows=3)
-
-
-def test_rows_break_between_words_and_keep_quotations_whole(answer: Answer, pieces: Pieces) -> None:
-    parts = verdict(inspect(answer, 3, pieces))[0]
+def test_rows_break_between_words_and_keep_quotations_whole() -> None:
+    parts = (("After ", LABEL), ("‘the lamp’", CONTEXT), (" the draft also said ", LABEL), ("‘of the sea’", REFUSED))
+    parts = (*parts, (" (20% likely), the model went with ", LABEL), ("‘a b’", RUN), (" (71%)", LABEL))
     for cells in range(24, 90):
         broken = [said(row) for row in wrapped(parts, cells, 9)]
         assert " ".join(row.strip() for row in broken) == said(parts)
@@ -261,7 +251,7 @@ def test_little_room_folds() -> None:
     assert rows[2].prob == pytest.approx(0.93 * 0.8 * 0.99)
     assert plain(tree_rows(tree, piece, 40, 5)) == ("● ␣the\n┠─× ␣old\n┃ ␣lamp ␣and ␣wrote\n┠─× ␣a ␣poem … 2 more\n┗━ ␣the")
     assert plain(tree_rows(tree, piece, 40, 3)) == "● ␣the\n┃ … 8 more\n┗━ ␣the"
-    assert plain(tree_rows(tree, piece, 40, 4)) == "● ␣the\n┃ ␣lamp ␣and ␣wrote\n┠─ … 5 more\n┗━ ␣the"
+    assert plain(tree_rows(tree, piece, 40, 4)) == "● ␣the\n┠─ … 1 more\n┃ … 7 more\n┗━ ␣the"
 
 
 def test_the_guesses_of_several_drafters_are_signed() -> None:
@@ -335,13 +325,12 @@ def test_what_the_target_took_from_the_window_is_on_the_path() -> None:
 
 @st.composite
 def steps(draw: Any) -> StepRecord:
-    """A step of any tree; the parents of some are nonsense."""
+    """A step of any tree."""
     count = draw(st.integers(1, 40))
     tokens = draw(st.lists(st.integers(0, 13), min_size=count, max_size=count))
-    parents = [-1, *(draw(st.integers(max(-2, i - 6), i)) for i in range(1, count))]
-    clean = [-1, *(parent if 0 <= parent < i else 0 for i, parent in enumerate(parents[1:], 1))]
+    parents = [-1, *(draw(st.integers(max(0, i - 6), i - 1)) for i in range(1, count))]
     path = [0]
-    while (below := [node for node in range(count) if node and clean[node] == path[-1]]) and draw(st.booleans()):
+    while (below := [node for node in range(count) if node and parents[node] == path[-1]]) and draw(st.booleans()):
         path.append(draw(st.sampled_from(below)))
     drafted = draw(st.integers(1, count)) if draw(st.booleans()) else count - 1
     tokens_made = [tokens[node] for node in path[1:]] + ([3] if draw(st.booleans()) else [])

@@ -17,7 +17,7 @@ from specchat.app.chat.methods import known_methods
 from specchat.app.chat.pieces import Pieces
 from specchat.app.render.blocks import TAIL, EntryBlock
 from specchat.app.render.method_page import method_lines
-from specchat.app.render.numbers_page import Curve, numbers_lines
+from specchat.app.render.numbers_page import numbers_lines
 from specchat.app.render.runs import adjacent_run, find_place, outermost, run_at
 from specchat.app.render.thoughts import Thoughts
 from specchat.app.render.tree_page import tree_lines
@@ -116,7 +116,7 @@ def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cell
                 forward_seconds=seconds,
             )
         )
-    rows = numbers_lines(answer, steps[-1][0], Curve(), cells)
+    rows = numbers_lines(answer, steps[-1][0], cells)
     assert all(length(row) <= cells for row in rows)
     assert sum("α" in part for row in rows for part, _ in row) <= 3
     page = text(rows)
@@ -137,16 +137,16 @@ def timed(answer: Answer, plain_seconds: float = 0.01) -> Answer:
 
 def test_the_page_of_figures_tells_what_was_drafted_on(written: Make, tree_steps: Make) -> None:
     steps = tree_steps()
-    assert "Drafted on" not in text(numbers_lines(written(steps), "fusion", Curve(), 90))
+    assert "Drafted on" not in text(numbers_lines(written(steps), "fusion", 90))
     steps = [replace(step, ahead=3, wasted=2) for step in steps]
     ahead, wasted = 3 * len(steps), 2 * len(steps)
-    page = text(numbers_lines(written(steps), "fusion", Curve(), 90))
+    page = text(numbers_lines(written(steps), "fusion", 90))
     assert f"Drafted on while the model verified: {ahead} tokens, {wasted} of them for nothing." in page
 
 
 def test_the_page_of_figures_tells_each_once(written: Make, tree_steps: Make) -> None:
     answer = timed(written(tree_steps() * 5))
-    page = text(numbers_lines(answer, "fusion", Curve(), 60))
+    page = text(numbers_lines(answer, "fusion", 60))
     assert "ms to the first token" in page
     order = [
         page.index(title)
@@ -182,7 +182,7 @@ def test_the_page_of_figures_tells_each_once(written: Make, tree_steps: Make) ->
     ids=lambda value: value.method if isinstance(value, Answer) else "",
 )
 def test_the_page_of_figures_says_what_was_done_instead_of_drafting(answer: Answer, sentence: str) -> None:
-    page = text(numbers_lines(answer, answer.method, Curve(), 44))
+    page = text(numbers_lines(answer, answer.method, 44))
     assert sentence in " ".join(page.split())
     assert ("Tokens a pass" in page) == (answer.method != "beam")
 
@@ -217,7 +217,7 @@ def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, cert
     """Whatever the page of figures asks of an answer, the object of `run --json` asks for as well."""
     answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", drafted=1, accepted=1, nodes=2)] * 5))
     answer.figures.certainty = certainty
-    page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
+    page = figures_read(lambda: numbers_lines(answer, "fusion", 60), ("numbers_page.py", "verdict.py"))
     body = figures_read(lambda: answer_json(answer), ("answer_json.py",))
     assert {"alpha", "what_if"} <= page or certainty
     # The method tells whether tokens were found earlier, only servers cause doubt, and `run` has no pace.

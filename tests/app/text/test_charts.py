@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.text.charts import Trend, bar, columns, percent, portions, resampled
+from specchat.app.text.charts import bar, columns, percent, portions, resampled
 
 
 def test_columns() -> None:
@@ -36,20 +35,6 @@ def test_portions_lose_no_cell(shares: list[float], cells: int) -> None:
 def test_percent_rounds_to_neither_end() -> None:
     shares = (0, 0.001, 0.009, 0.01, 0.5, 0.996, 0.9999, 1)
     assert [percent(share) for share in shares] == ["0%", "<1%", "<1%", "1%", "50%", "99%", "99%", "100%"]
-
-
-@given(st.lists(st.integers(0, 9), max_size=400), st.integers(1, 12))
-def test_a_trend_keeps_the_mean_of_every_stretch(values: list[int], points: int) -> None:
-    trend = Trend(points)
-    for value in values:
-        trend.add(value)
-    means = trend.means()
-    assert len(means) <= 2 * points
-    size = trend.stretch
-    expected = [values[i : i + size] for i in range(0, len(values), size)]
-    assert means == pytest.approx([sum(part) / len(part) for part in expected])
-    assert trend.highest == max(values, default=0)
-    assert trend.count == len(values)
 
 
 @given(st.lists(st.floats(0, 100), max_size=200), st.integers(1, 40))

@@ -21,7 +21,7 @@ from specchat.app.render.tree_page import tree_lines
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.theming.colouring import COLOURINGS, INKS, effective, ink_name, legend, run_inks, split_blanks
-from specchat.app.theming.themes import COLOURS, FEWER, KEYS, LISTS, SHIPPED, STEPS, TONES, Palette, load_themes, read_theme
+from specchat.app.theming.themes import COLOURS, FEWER, FORMS, LISTS, SHIPPED, STEPS, TONES, Palette, load_themes, read_theme
 from specchat.errors import UserError
 
 from ...fakes.colours import SIGHTS, contrast, distance, simulate
@@ -258,7 +258,7 @@ def test_the_documentation_names_every_theme_and_has_a_complete_example(write: A
     text = (SHIPPED.parent / "docs" / "settings.md").read_text(encoding="utf-8").split("## Themes\n")[1]
     assert all(f"`{path.stem}`" in text for path in FILES)
     (whole,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-    assert set(tomllib.loads(whole)) == set(KEYS)
+    assert set(tomllib.loads(whole)) == set(FORMS)
     assert read_theme(write("whole", whole)).colours == load_themes()[0]["dark"].colours
 
 

@@ -143,7 +143,7 @@ async def test_the_change_that_is_proposed_is_a_key_away(make_chat: Make, engine
         assert "What would help most Decode plainly (greedy). expected 1.0× plain ^o a does it" in page
         await pilot.press("alt+a")
         assert app.chat_screen.dialogue.method == "greedy"
-        assert status(app) == "Now decoding plainly (greedy)."
+        assert status(app) == "Now decoding with greedy."
         assert "expected 1.0× plain in force from now on" in " ".join(shown(app).split())
         await pilot.press("alt+a")
         assert toasts(app) == "The change is in force already."

@@ -8,7 +8,7 @@ import pytest
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.render.blocks import EntryBlock
-from specchat.app.render.inspection_rows import strip_rows
+from specchat.app.render.inspection import strip_rows
 from specchat.app.render.runs import RunSpot, adjacent_run, find_place, outermost, run_above, run_at
 from specchat.app.tui.transcript.inspector import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
