@@ -80,9 +80,8 @@ class Library:
         """Find the model on this machine that a name loads; None if there is none."""
         path = user_path(spec)
         if spec not in SHIPPED and os.path.exists(path):
-            return FoundModel(ModelSpot(PLACES[2], spec, path, path.name), self.card(path))
-        spot = next((spot for spot in spots(named=folders) if spot.spec == spec), None)
-        return FoundModel(spot, self.card(spot.path)) if spot is not None else None
+            return FoundModel(ModelSpot("This folder", spec, path, path.name), self.card(path))
+        return next((model for model in self.look(named=folders) if model.spot.spec == spec), None)
 
     def card(self, path: Path) -> Card:
         """Read the card of a folder or file, again if it has changed."""
@@ -114,15 +113,13 @@ class Library:
         return vocabulary
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _state(path: Path) -> tuple[tuple[int, int], ...]:
+    """Return what changes when the files of a model do."""
     try:
-        status = path.stat()
-        if path.is_file():
-            return status.st_mtime_ns, status.st_size
-        inner = [file.stat() for file in path.iterdir()]
-        return max([status.st_mtime_ns, *(file.st_mtime_ns for file in inner)]), sum(file.st_size for file in inner)
+        files = (path, *(path.iterdir() if path.is_dir() else ()))
+        return tuple((status.st_mtime_ns, status.st_size) for status in map(Path.stat, files))
     except OSError:
-        return 0, 0
+        return ()
 
 
 def in_order(models: Sequence[FoundModel]) -> list[FoundModel]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from textwrap import wrap
 
 from ...backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions
 from ..chat.dialogue import Dialogue
 from ..text.amounts import count_of, short_path, size_of
-from ..text.cells import fit, one_line
+from ..text.cells import one_line
+from ..text.lines import flowed
 from .hub import Download, Downloads, Offer, Repository
 from .library import FoundModel
 from .memory import FreeMemory, MemoryFit, judge
@@ -245,10 +245,5 @@ def _of_fit(verdict: MemoryFit) -> Sentence:
 
 def lines(sentences: list[Sentence], cells: int, most: int) -> list[tuple[str, str]]:
     """Break sentences into at most so many lines of so many cells; a longer one ends in an ellipsis."""
-    out: list[tuple[str, str]] = []
-    for text, style, limit in sentences:
-        pieces = wrap(text, cells, break_on_hyphens=False)
-        if len(pieces) > limit:
-            pieces = [*pieces[: limit - 1], " ".join(pieces[limit - 1 :])]
-        out += [(fit(piece, cells), style) for piece in pieces]
-    return out[:most]
+    rows = [row for text, style, limit in sentences for row in flowed(((text, style),), cells, limit)]
+    return [part for row in rows[:most] for part in row]

@@ -299,8 +299,8 @@ class EntryBlock:
             lead = "Thinking {}"
         elif answer.thinking and section is self.sections[-1]:
             lead = "Thought for {}, not finished"
-        line = thought_line(section.spent, lead, self.cells, passes=answer.figures.certainty != "unknown")
-        return (Piece(line, MARK),)
+        line = thought_line(section.spent, lead, passes=answer.figures.certainty != "unknown")
+        return (Piece(fit(line, self.cells), MARK),)
 
     # Rows
 

@@ -65,7 +65,7 @@ def inspection_rows(answer: Answer, index: int, pieces: Pieces, cells: int, rows
         if room < LEAST_LIST:
             shares, room = (), cells
         texts = [visible(pieces.text(token)) for token in record.tokens] if len(pieces) else [_own_line(answer, index)]
-        out.append(ends(_tokens(record, tree, texts, room), shares, cells))
+        out.append(ends(_tokens(record, tree, texts, room) if any(texts) else (), shares, cells))
     sentences = _verdict(answer, record, tree, before, pieces)
     if record.note:
         sentences.append(((one_line(record.note), NOTE),))
@@ -138,7 +138,8 @@ def _tokens(record: StepRecord, tree: StepTree, texts: Sequence[str], cells: int
     accepted = texts[: len(texts) - bonus] if traced else ()
     own = texts[len(accepted) :]
     if not accepted:
-        return _list(own, "model’s own " if traced and bonus else "tokens " if len(own) > 1 else "token ", cells)
+        name = "tokens " if len(own) > 1 else "token "
+        return _list(own, "model’s own " if traced and bonus else name, cells)
     tail = _list(own, "  model’s own ", max(12, cells // 2)) if own else ()
     return (*_list(accepted, "guessed " if guessed else "accepted ", cells - length(tail)), *tail)
 
@@ -183,7 +184,7 @@ def _verdict(answer: Answer, record: StepRecord, tree: StepTree, before: Sequenc
         return [(("The server does not show its passes, nor what it drafted.", LABEL),)]
     if answer.figures.certainty and count > 1:
         return [((f"One pass gave {amount}. The server does not tell what it drafted.", LABEL),)]
-    prob = tree.probs[-1] if tree.probs and count == 1 else None
+    prob = _last_prob(tree) if count == 1 else None
     other_nodes = get_method(record.method).other_nodes if record.nodes > 1 and not answer.figures.certainty else ""
     chance = _chance(prob, " likely")
     return [((f"Nothing was drafted: one pass gave {amount}{chance}. {one_line(other_nodes)}".rstrip(), LABEL),)]
@@ -218,7 +219,7 @@ def _end(record: StepRecord, tree: StepTree, pieces: Pieces) -> StyledLine:
     else:
         which = "the one draft token" if record.drafted == 1 else f"all {record.drafted:,} draft tokens"
         words = f"Accepted {which}, and the same pass gave one more: "
-    chance = _chance(tree.probs[-1] if tree.probs else None)
+    chance = _chance(_last_prob(tree))
     return (words, LABEL), (quoted(visible(pieces.text(tree.choice)).replace("␣", " ")), RUN), (f"{chance}.", LABEL)
 
 
@@ -248,7 +249,7 @@ def _forks(tree: StepTree, before: Sequence[int], piece: Callable[[int], str]) -
         if not refused or (last and tree.choice is None):
             continue
         chosen = piece(tree.tokens[following] if following is not None else tree.choice or 0)
-        prob = tree.prob(following) if following is not None else tree.probs[-1] if tree.probs else None
+        prob = tree.prob(following) if following is not None else _last_prob(tree)
         texts = [branch(child) for child in refused]
         marked = len({text.strip(" ") for text in (*texts, chosen)}) <= len(texts)  # some differ in blanks alone
         context = [*before[:-1], *(tree.tokens[passed] for passed in tree.path[: place + 1])]
@@ -265,6 +266,10 @@ def _forks(tree: StepTree, before: Sequence[int], piece: Callable[[int], str]) -
         parts.append((", the model chose " if last else ", the model went with ", LABEL))
         out.append((last, (*parts, (quoted(chosen, marked=marked), RUN), (_chance(prob), LABEL))))
     return out[::-1]
+
+
+def _last_prob(tree: StepTree) -> float | None:
+    return tree.probs[-1] if tree.probs else None
 
 
 def _last_word(tokens: Sequence[int], piece: Callable[[int], str]) -> str:
@@ -301,7 +306,5 @@ def quoted(text: str, cells: int = PHRASE, *, marked: bool = False, end: bool = 
 def wrapped(parts: StyledLine, cells: int, most: int) -> list[StyledLine]:
     """Wrap a sentence to at most `most` rows at blanks outside of quotations; the last row is cut."""
     joined = tuple((text if style in (LABEL, NOTE) else text.replace(" ", JOINED), style) for text, style in parts)
-    rows = flowed(joined, cells)
-    if len(rows) > most:
-        rows[most - 1 :] = [cut(sum(((*row, (" ", LABEL)) for row in rows[most - 1 :]), ()), cells)] if most > 0 else []
+    rows = flowed(joined, cells, most)
     return [tuple((text.replace(JOINED, " "), style) for text, style in row) for row in rows]

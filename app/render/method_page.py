@@ -108,5 +108,5 @@ def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[S
         style = "bold $accent" if changed else "bold $foreground"
         out.append(cut(line((name, "$foreground"), (" = ", "$quiet"), (text, style), tail), cells))
         doc = one_line(str(param.get("doc", ""))).replace("`", "")
-        out += paragraph(doc, cells, "$quiet", first="  ", indent="  ")
+        out += paragraph(doc, cells, "$quiet", indent="  ")
     return out

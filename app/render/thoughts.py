@@ -6,7 +6,6 @@ from typing import Literal, get_args
 
 from ...engine.catalog import Share
 from ...errors import counted
-from ..text.cells import fit, width
 
 Thoughts = Literal["open", "folded", "hidden"]
 """Display of thoughts: whole, folded to a line once the answer begins, or not at all."""
@@ -21,15 +20,16 @@ THOUGHT_FOR = "Thought for {}"
 """Beginning of the line about a thought, with a place for the time."""
 
 
-def thought_line(spent: Share, lead: str = THOUGHT_FOR, cells: int = 100, *, passes: bool = True) -> str:
-    """Format a thought's figures, as many as fit: `Thought for 12 s · 340 tokens · 3.1 tokens a pass`; `passes`: whether its
-    passes are known."""
+def thought_line(spent: Share, lead: str = THOUGHT_FOR, *, passes: bool = True) -> str:
+    """Format a thought's figures: `Thought for 12 s · 340 tokens · 3.1 tokens a pass`.
+
+    Args:
+        passes: whether its passes are known.
+    """
     parts = [lead.format(clock(spent.seconds)), counted(spent.tokens, "token")]
     if passes and spent.passes:
         parts.append(f"{spent.tokens_per_pass:.1f} tokens a pass")
-    while len(parts) > 1 and width(" · ".join(parts)) > cells:
-        parts.pop()
-    return fit(" · ".join(parts), cells)
+    return " · ".join(parts)
 
 
 def clock(seconds: float) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import wrap
+from itertools import pairwise
 
 from .cells import fit, width
 from .charts import WHOLE
+from .wrap import line_ends
 
 StyledLine = tuple[tuple[str, str], ...]
 """One row: texts, each with its style ("bold $primary")."""
@@ -46,19 +47,13 @@ def cut(row: StyledLine, cells: int) -> StyledLine:
     return tuple(out)
 
 
-def flowed(row: StyledLine, cells: int) -> list[StyledLine]:
-    """A line on as many rows as it takes, broken at blanks."""
-    text, out, end = "".join(part for part, _ in row), list[StyledLine](), 0
-    size = max(8, cells)
-    broken = wrap(text, size, break_on_hyphens=False)
-    while size > 8 and any(width(words) > cells for words in broken):  # some characters take two cells
-        size -= 1
-        broken = wrap(text, size, break_on_hyphens=False)
-    for words in broken:
-        start = text.index(words, end)
-        end = start + len(words)
-        out.append(cut(_between(row, start, end), cells))
-    return out
+def flowed(row: StyledLine, cells: int, most: int | None = None) -> list[StyledLine]:
+    """A line on as many rows as it takes, broken at blanks; the last of at most `most` rows is cut."""
+    text = "".join(part for part, _ in row)
+    breaks = line_ends(text, max(8, cells))
+    if most is not None and len(breaks) > most:
+        breaks[max(0, most - 1) :] = [len(text)] if most > 0 else []
+    return [cut(_between(row, a, a + len(text[a:b].rstrip())), cells) for a, b in pairwise([0, *breaks])]
 
 
 def _between(row: StyledLine, start: int, end: int) -> StyledLine:
@@ -82,7 +77,6 @@ def figures_rows(figures: Sequence[tuple[str, str]], cells: int) -> list[StyledL
     return rows
 
 
-def paragraph(text: str, cells: int, style: str = "", *, first: str = "", indent: str = "") -> list[StyledLine]:
-    """Text on as many lines as it takes; `first` stands before the first of them, `indent` before the others."""
-    lines = wrap(text, max(8, cells), initial_indent=first, subsequent_indent=indent) or [first]
-    return [((fit(part, cells), style),) for part in lines]
+def paragraph(text: str, cells: int, style: str = "", *, indent: str = "") -> list[StyledLine]:
+    """Text on as many lines as it takes, at least one, each behind the indent."""
+    return [cut(line(indent, *row), cells) for row in flowed(((text, style),), cells - len(indent)) or [()]]
