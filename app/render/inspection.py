@@ -51,21 +51,21 @@ def inspection_rows(answer: Answer, index: int, pieces: Pieces, cells: int, rows
         pieces: token texts of the answer's model.
         keys: keys to name at the end of the last row.
     """
-    name = (one_line(answer.runs[index].method), METHOD)
     if index >= len(answer.log):
         unknown = "How this answer was decoded is not known: it came without its passes."
-        return [(name,), *wrapped(((unknown, LABEL),), cells, rows - 1)]
+        return [((one_line(answer.runs[index].method), METHOD),), *wrapped(((unknown, LABEL),), cells, rows - 1)]
     record = answer.log.record(index)
     before = _before(answer, index)
     tree = StepTree.of(record, before[-1] if before else -1)
-    out = [ends((name, *_figures(answer, index)), _costs(answer, index), cells)]
+    count = ((f"{len(record.tokens):,}", VALUE), (" token" if len(record.tokens) == 1 else " tokens", LABEL))
+    out = [ends(dotted(heading(answer, index), *counts(record), count), dotted(*costs(answer, record)), cells)]
     if rows > 2 and record.tokens:
-        shares = _shares(record) if not answer.figures.certainty else ()
-        room = cells - length(shares) - 3
+        times = shares(record) if not answer.figures.certainty else ()
+        room = cells - length(times) - 3
         if room < LEAST_LIST:
-            shares, room = (), cells
+            times, room = (), cells
         texts = [visible(pieces.text(token)) for token in record.tokens] if len(pieces) else [_own_line(answer, index)]
-        out.append(ends(_tokens(record, tree, texts, room) if any(texts) else (), shares, cells))
+        out.append(ends(_tokens(record, tree, texts, room) if any(texts) else (), times, cells))
     sentences = _verdict(answer, record, tree, before, pieces)
     if record.note:
         sentences.append(((one_line(record.note), NOTE),))
@@ -102,32 +102,39 @@ def _guessed(record: StepRecord, tree: StepTree) -> int:
 # Figures
 
 
-def _figures(answer: Answer, index: int) -> StyledLine:
-    """Format the number of the step and its counts."""
-    record = answer.log.record(index)
+def heading(answer: Answer, index: int) -> StyledLine:
+    """Format the method and the number of a pass."""
     number, passes = answer.pass_of(index)
-    parts = [("  pass ", LABEL), (f"{number:,}", VALUE), (f" of {passes:,}" if passes else "", LABEL)]
-    for value, name in ((record.drafted, "drafted"), (record.accepted, "accepted")) if record.drafted else ():
-        parts += [(f" · {name} ", LABEL), (f"{value:,}", VALUE)]
-    count = len(record.tokens)
-    return (*parts, (" · ", LABEL), (f"{count:,}", VALUE), (" token" if count == 1 else " tokens", LABEL))
+    of = f" of {passes:,}" if passes else ""
+    return (one_line(answer.runs[index].method), METHOD), ("  pass ", LABEL), (f"{number:,}", VALUE), (of, LABEL)
 
 
-def _costs(answer: Answer, index: int) -> StyledLine:
-    """Format the milliseconds and the nodes of the step; a server's nodes are known if it drafted."""
-    record = answer.log.record(index)
-    parts = [(milliseconds(record.seconds), VALUE), (" ms", LABEL)] if record.seconds else []
+def counts(record: StepRecord) -> list[StyledLine]:
+    """Count the draft tokens of a step that drafted."""
+    figures = {"drafted": record.drafted, "accepted": record.accepted} if record.drafted else {}
+    return [((f"{name} ", LABEL), (f"{count:,}", VALUE)) for name, count in figures.items()]
+
+
+def costs(answer: Answer, record: StepRecord) -> list[StyledLine]:
+    """Format the milliseconds and the nodes of a step; a server's nodes are known if it drafted."""
+    figures: list[StyledLine] = []
+    if record.seconds:
+        figures.append(((milliseconds(record.seconds), VALUE), (" ms", LABEL)))
     if record.nodes and (record.drafted or not answer.figures.certainty):
-        parts += [(" · " if parts else "", LABEL), (f"{record.nodes:,}", VALUE)]
-        parts.append((" node" if record.nodes == 1 else " nodes", LABEL))
-    return tuple(parts)
+        figures.append(((f"{record.nodes:,}", VALUE), (" node" if record.nodes == 1 else " nodes", LABEL)))
+    return figures
 
 
-def _shares(record: StepRecord) -> StyledLine:
+def shares(record: StepRecord) -> StyledLine:
     """Format the milliseconds of each part of the step."""
-    seconds = (record.draft_seconds, record.forward_seconds, record.other_seconds)
-    parts = (f"{name} {milliseconds(value)}" for name, value in zip(("draft", "pass", "rest"), seconds, strict=True))
-    return ((f"{' + '.join(parts)} ms", LABEL),) if any(seconds) else ()
+    seconds = {"draft": record.draft_seconds, "pass": record.forward_seconds, "rest": record.other_seconds}
+    parts = " + ".join(f"{name} {milliseconds(part)}" for name, part in seconds.items())
+    return ((f"{parts} ms", LABEL),) if record.seconds else ()
+
+
+def dotted(*parts: StyledLine) -> StyledLine:
+    """Join parts with dots between them."""
+    return tuple(piece for part in parts for piece in ((" · ", LABEL), *part))[1:]
 
 
 def _tokens(record: StepRecord, tree: StepTree, texts: Sequence[str], cells: int) -> StyledLine:

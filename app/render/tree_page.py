@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from ...engine.messages import StepRecord
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
-from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line
 from ..text.charts import bar, percent
-from ..text.lines import StyledLine, cut, ends, length, line, paragraph, track
+from ..text.lines import StyledLine, ends, length, line, paragraph, track
 from ..theming.colouring import INKS, Colouring, ink_name
-from .inspection import beam_sentence
+from .inspection import beam_sentence, costs, counts, dotted, heading, shares
 from .runs import RUNS_READ, best_example
 from .tree_rows import SIGNS, Role, StepTree, TreeRow, tree_rows, visible
 
@@ -153,26 +152,14 @@ def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> l
 
 def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[StyledLine]:
     record = answer.log.record(step)
-    number, passes = answer.pass_of(step)
-    of = f" of {passes:,}" if passes else ""
-    name = line((one_line(record.method), "bold $primary"), (f" pass {number:,}{of}", "$quiet"))
+    name = heading(answer, step)
     state: StyledLine = ()
     if selected:
         state = (("selected", "$accent"),)
     elif paused:
         state = (("‖ ", "bold $accent"), (keys if length(name) + len(keys) + 3 <= cells else "paused", "$accent"))
-    figures: list[tuple[str, str]] = []
-    if record.drafted:
-        figures = [(f"{record.drafted:,}", "drafted"), (f"{record.accepted:,}", "accepted")]
-    if record.drafted or not answer.figures.certainty:
-        figures.append((f"{record.nodes:,}", "nodes" if record.nodes != 1 else "node"))
-    figures.append((milliseconds(record.seconds), "ms"))
-    parts: StyledLine = tuple(
-        part for value, unit in figures for part in ((value, "bold $foreground"), (f" {unit}  ", "$quiet"))
-    )
-    seconds = {"draft": record.draft_seconds, "pass": record.forward_seconds, "rest": record.other_seconds}
-    times: StyledLine = tuple((f"{part} {milliseconds(value)}  ", "$quiet") for part, value in seconds.items())
-    return [ends(name, state, cells), cut((*parts, *times) if length(parts) + length(times) <= cells else parts, cells)]
+    figures = dotted(*counts(record), *costs(answer, record))
+    return [ends(name, state, cells), ends(figures, shares(record) if length(figures) else (), cells)]
 
 
 def _row(row: TreeRow, cells: int, side: int, styles: Mapping[Role, str], trunk: str) -> StyledLine:
