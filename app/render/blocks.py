@@ -300,6 +300,8 @@ class EntryBlock:
         elif answer.thinking and section is self.sections[-1]:
             lead = "Thought for {}, not finished"
         line = thought_line(section.spent, lead, passes=answer.figures.certainty != "unknown")
+        while width(line) > self.cells and " · " in line:
+            line = line.rpartition(" · ")[0]
         return (Piece(fit(line, self.cells), MARK),)
 
     # Rows

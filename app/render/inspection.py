@@ -58,8 +58,11 @@ def inspection_rows(answer: Answer, index: int, pieces: Pieces, cells: int, rows
     before = _before(answer, index)
     tree = StepTree.of(record, before[-1] if before else -1)
     count = ((f"{len(record.tokens):,}", VALUE), (" token" if len(record.tokens) == 1 else " tokens", LABEL))
-    out = [ends(dotted(heading(answer, index), *counts(record), count), dotted(*costs(answer, record)), cells)]
-    if rows > 2 and record.tokens:
+    figures = dotted(heading(answer, index), *counts(record))
+    if length(figures) + length(count) + 3 <= cells:
+        figures = dotted(figures, count)
+    out = [ends(figures, dotted(*costs(answer, record)), cells)]
+    if rows > 3 and record.tokens:
         times = shares(record) if not answer.figures.certainty else ()
         room = cells - length(times) - 3
         if room < LEAST_LIST:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ...engine.catalog import Totals
 from ...errors import counted
@@ -11,7 +10,6 @@ from ..chat.methods import LABELS, Method, draft_length, hits, right_or_accepted
 from ..text.cells import one_line
 from ..text.charts import percent
 from ..text.lines import StyledLine, cut, ends, figures_rows, flowed, line, paragraph
-from ..text.lines import length as size
 from ..theming.colouring import LABEL_STYLES
 
 NONE: Mapping[str, str] = {}
@@ -20,7 +18,7 @@ NONE: Mapping[str, str] = {}
 def method_lines(
     method: Method,
     label: str,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     totals: Totals | None,
     cells: int,
     *,
@@ -42,7 +40,8 @@ def method_lines(
     if unavailable:
         out += paragraph(f"Not on this model: {one_line(unavailable)}", cells, "$warning")
     if totals is not None and totals.steps:
-        out += _figures(totals, label, cells)
+        figures = [(f"{totals.tokens_per_step:.2f}", "tokens a pass"), (f"{totals.steps:,}", "passes")]
+        out += figures_rows([*figures, *([hits(totals, label)] if totals.drafted else [])], cells)
         if len(totals.parts) > 1:
             out += _parts(totals, label, models, cells)
     length = draft_length(method, settings)
@@ -54,7 +53,7 @@ def method_lines(
         value = line(("drafts: ", "$quiet"), (f"{length.setting} = {length.value}", "bold $accent"))
         shorter, longer = keys
         hint = line((shorter, "bold $primary"), (" less  ", "$quiet"), (longer, "bold $primary"), (" more", "$quiet"))
-        out += [ends(value, hint, cells)] if size(value) + size(hint) < cells else [value, hint]
+        out.append(ends(value, hint, cells))
     out += [(), *_prose(method.explains or method.summary, cells)]
     if method.pays:
         out += [(), line(("When it pays", "bold $primary")), *_prose(method.pays, cells)]
@@ -75,13 +74,6 @@ def _prose(text: str, cells: int) -> list[StyledLine]:
     return flowed(tuple((part, "bold $foreground" if i % 2 else "$foreground") for i, part in enumerate(parts) if part), cells)
 
 
-def _figures(totals: Totals, label: str, cells: int) -> list[StyledLine]:
-    figures = [(f"{totals.tokens_per_step:.2f}", "tokens a pass"), (f"{totals.steps:,}", "passes")]
-    if totals.drafted:
-        figures.append(hits(totals, label))
-    return figures_rows(figures, cells)
-
-
 def _parts(totals: Totals, label: str, models: Mapping[str, str], cells: int) -> list[StyledLine]:
     """Lay out the figures of several drafters of one tree: the share of each draft model, and its right guesses."""
     out: list[StyledLine] = [(), line(("Who drafts", "bold $primary"))]
@@ -90,11 +82,11 @@ def _parts(totals: Totals, label: str, models: Mapping[str, str], cells: int) ->
         out.append(ends(line((one_line(name), "bold $foreground")), share, cells))
         model = line((f"  {one_line(models.get(name, ''))}", "$quiet"))
         right = line((f"{part.accepted:,} of {part.drafted:,} guesses {right_or_accepted(label)}", "$quiet"))
-        out += [ends(model, right, cells)] if size(model) + size(right) < cells else [cut(model, cells), ends((), right, cells)]
-    return [*out, ()]
+        out += [model, ends((), right, cells)]
+    return [*(cut(row, cells) for row in out), ()]
 
 
-def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[StyledLine]:
+def _settings(method: Method, settings: Mapping[str, object], cells: int) -> list[StyledLine]:
     """List the settings with values and meanings; those that differ from the default stand out."""
     out: list[StyledLine] = []
     if not method.params:

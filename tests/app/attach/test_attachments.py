@@ -97,7 +97,7 @@ def test_a_folder_gives_its_files_but_what_git_ignores_and_what_is_hidden(tmp_pa
     assert names_below(tmp_path / "sub") == ["keep.log"]
     assert names_below(tmp_path) == ["sub/", "a.py", "sub/keep.log"]
     assert names_below(tmp_path / "build") == ["c.py"], "a folder that is ignored itself"
-    with pytest.raises(UserError, match=r"^Cannot read sub/ \(it is a folder"):
+    with pytest.raises(UserError, match=r"^Cannot read sub/ \(Is a directory"):
         attach("Look at @sub/", tmp_path)
 
 

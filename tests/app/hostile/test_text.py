@@ -7,7 +7,7 @@ import os
 import random
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -323,7 +323,7 @@ async def test_every_screen_shows_it_as_text(make_chat: Any, engine: Any, monkey
             )
             answer.add(StepRecord("lookup", [2], prompt))
             answer.finish("eos", notice)
-            chat.dialogue.model = name
+            chat.dialogue.selection = replace(chat.dialogue.selection, model=name)
             chat.dialogue.transcript.entries[:] = [Prompt(prompt), answer, Notice(notice), Notice(reason, "error")]
             chat.chat_screen.view.show(chat.dialogue.transcript)
             chat.tell(notice, "warning")

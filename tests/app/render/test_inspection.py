@@ -173,8 +173,8 @@ def test_hostile_text_stays_text_and_every_row_fits() -> None:
 
 
 def test_rows_break_between_words_and_keep_quotations_whole() -> None:
-    parts = (("After ", LABEL), ("‘the lamp’", CONTEXT), (" the draft also said ", LABEL), ("‘of the sea’", REFUSED))
-    parts = (*parts, (" (20% likely), the model went with ", LABEL), ("‘a b’", RUN), (" (71%)", LABEL))
+    before = (("After ", LABEL), ("‘the lamp’", CONTEXT), (" the draft also said ", LABEL), ("‘of the sea’", REFUSED))
+    parts = (*before, (" (20% likely), the model went with ", LABEL), ("‘a b’", RUN), (" (71%)", LABEL))
     for cells in range(24, 90):
         broken = [said(row) for row in wrapped(parts, cells, 9)]
         assert " ".join(row.strip() for row in broken) == said(parts)

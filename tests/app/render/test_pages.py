@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.chat.answer_json import answer_json
-from specchat.app.chat.entries import TELLING_STEPS, Answer, Figures
+from specchat.app.chat.entries import TELLING_STEPS, Answer
 from specchat.app.chat.methods import known_methods
 from specchat.app.chat.pieces import Pieces
 from specchat.app.render.blocks import TAIL, EntryBlock
@@ -193,36 +190,6 @@ def test_the_tree_page_draws_no_path_that_no_pass_verified(vocabulary: list[str]
     assert "␣lamp ␣lamp ␣lamp" in page
     assert "┃" not in page
     assert "accepted" not in page.splitlines()[-1]
-
-
-def figures_read(run: Callable[[], object], files: tuple[str, ...]) -> set[str]:
-    """The figures that code in these files asks totals and figures for, while something runs."""
-    read: set[str] = set()
-    with pytest.MonkeyPatch.context() as patch:
-        for kind in (Totals, Figures):
-            get = kind.__getattribute__
-
-            def noted(self: Any, name: str, get: Any = get) -> Any:
-                if sys._getframe(1).f_code.co_filename.endswith(files) and not name.startswith("_"):
-                    read.add(name)
-                return get(self, name)
-
-            patch.setattr(kind, "__getattribute__", noted)
-        run()
-    return read
-
-
-@pytest.mark.parametrize("certainty", ["", "exact"])
-def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, certainty: str) -> None:
-    """Whatever the page of figures asks of an answer, the object of `run --json` asks for as well."""
-    answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", drafted=1, accepted=1, nodes=2)] * 5))
-    answer.figures.certainty = certainty
-    page = figures_read(lambda: numbers_lines(answer, "fusion", 60), ("numbers_page.py", "verdict.py"))
-    body = figures_read(lambda: answer_json(answer), ("answer_json.py",))
-    assert {"alpha", "what_if"} <= page or certainty
-    # The method tells whether tokens were found earlier, only servers cause doubt, and `run` has no pace.
-    missing = page - body - {"earlier", "doubt", "rested"}
-    assert not missing, f"missing in the JSON: {sorted(missing)}"
 
 
 def test_probabilities_on_their_way_have_a_sign(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:

@@ -103,13 +103,13 @@ async def test_it_draws_a_few_times_a_second(
         assert "pass 1\n" in shown(app)  # not yet
         engine.events = [Paused(id, True)]  # what a person waits for comes at once
         await settle(app, pilot)
-        assert "fusion pass 2 " in shown(app)
+        assert "fusion  pass 2 " in shown(app)
         monkeypatch.setattr(side_panel, "UPDATE_SECONDS", 0.05)
         engine.events = [Paused(id, False), Steps(id, tree_steps()[2:3])]
         await settle(app, pilot)
         engine.events = [Steps(id, tree_steps()[3:4])]
         await settle(app, pilot)
-        await until(pilot, lambda: "fusion pass 4" in shown(app))  # no event comes any more
+        await until(pilot, lambda: "fusion  pass 4" in shown(app))  # no event comes any more
 
 
 async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -135,7 +135,7 @@ async def test_the_change_that_is_proposed_is_a_key_away(make_chat: Make, engine
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, [replace(step, accepted=0, tokens=[1]) for step in make_steps()])
         await pilot.press("alt+a")
-        assert "When the answer is complete" in " ".join(shown(app).split())
+        assert "When an answer is complete" in " ".join(shown(app).split())
         engine.finish()
         await settle(app, pilot)
         page = " ".join(shown(app).split())
@@ -213,7 +213,7 @@ async def test_an_answer_looked_into_afterwards_and_one_step_by_step(tmp_path: A
             await pilot.press("f8")
             await pilot.press("f9")
             await until(pilot, lambda: len(stepped.log) == 2)
-            assert "lookup pass 2" in shown(app)
+            assert "lookup  pass 2" in shown(app)
             record = stepped.log.record(1)
             assert len(record.probs) == max(1, len(record.tree_tokens))
             assert "%" in shown(app)

@@ -289,7 +289,7 @@ async def test_several_files_and_folders(make_chat: Make, engine: Any, folder: P
         assert "old papers/deep/" in offered.names, "a folder stays open for what is in it"
         await pilot.press("enter")
         await settle(app, pilot)
-        assert "old papers/ is a folder" in toasts(app)
+        assert "Cannot read old papers/ (Is a directory)" in toasts(app)
         await type_text(pilot, "one")
         await settle(app, pilot)
         await pilot.press("tab", "enter")

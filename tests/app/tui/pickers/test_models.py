@@ -121,7 +121,7 @@ def test_downloads(picture: Make, engine: Any, home: Path) -> None:
         held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000, "running")
         broken = Download("sea/Buoy", 15_200_000_000, 9_000_000_000, "failed")
         broken.sentence = "The disk with ~/hub is full. Free about 6.2 GB and load sea/Buoy again; files that are whole stay."
-        pilot.app.models.hub.all.update({download.spec: download for download in (held, broken)})
+        pilot.app.models.downloads.all.update({download.spec: download for download in (held, broken)})
         await browse(pilot, engine)
         await goto(pilot, "sea/Buoy")
         await pilot.press("down", "ctrl+x")
@@ -238,7 +238,7 @@ async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engin
         await pilot.press("down")
         assert "sea/Buoy-GGUF · Q8_0" in details(pilot)
         await pilot.press("enter")
-        downloads = pilot.app.models.hub
+        downloads = pilot.app.models.downloads
         await until(pilot, lambda: downloads.all["sea/Buoy-GGUF:Q8_0"].state == "done")
         await until(pilot, lambda: "Q8_0" in titles(pilot))
         assert hub.bodies("Buoy-Q8_0.gguf") == [""]
