@@ -6,7 +6,6 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,13 @@ from ..backends.options import LoadOptions
 from ..errors import Cancelled, UserError, counted
 from .failures import failure
 from .messages import Event, Load, Loaded, LoadedSecondary, Loading, LoadSecondary, Unloaded
+from .past import PastAnswers, fingerprint
 
 if TYPE_CHECKING:
     from ..backends.remote.address import Address
     from ..backends.remote.model import ServerModel
     from .drafts import Drafters
     from .lanes import Lanes
-    from .past import PastAnswers
     from .remote import ServerAnswers
 
 PRIMARY = ""
@@ -244,11 +243,3 @@ def _torch_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
 
 def _gigabytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 / 2 else f"{max(1, round(count / 1e6))} MB"
-
-
-def fingerprint(model: Model) -> str:
-    """Hash a model's token texts: equal for two models whose tokens have the same texts."""
-    digest = sha256()
-    for piece in model.pieces():
-        digest.update(piece.encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()

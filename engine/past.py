@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,6 @@ class PastAnswers:
 
     def _opened(self, model: Model, folder: str) -> Past:
         from ..decoders.past.index import Past
-        from .models import fingerprint
 
         past = Past(Path(folder) / fingerprint(model)[:16], model.info.vocabulary)
         self._open = model, folder, past
@@ -114,3 +114,11 @@ class PastAnswers:
             work()
         except OSError as error:
             log(f"past answers cannot be kept: {error}")
+
+
+def fingerprint(model: Model) -> str:
+    """Hash a model's token texts: equal for two models whose tokens have the same texts."""
+    digest = sha256()
+    for piece in model.pieces():
+        digest.update(piece.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()
