@@ -132,10 +132,12 @@ class Drafters:
 
         try:
             if target.info.backend == "llama.cpp":
-                from ..backends.llama.drafters.load import load_gguf_mtp
                 from ..backends.llama.model import LlamaModel
 
-                if isinstance(target, LlamaModel):
+                if isinstance(target, LlamaModel) and target.mtp:
+                    # Imports transformers, which a GGUF model does not need otherwise: 2 seconds of its load.
+                    from ..backends.llama.drafters.load import load_gguf_mtp
+
                     self.head = load_gguf_mtp(target)
                 return
             if mtp_format(Path(target.info.path), target.info.layers) is None:

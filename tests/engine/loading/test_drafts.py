@@ -238,7 +238,7 @@ ENDLESS = (
 
 
 def load(client: EngineClient, model: str) -> Event:
-    return answer(client, client.load(ModelSelection(model, device="cpu", threads=1)))[-1]
+    return answer(client, client.load(ModelSelection(model, device="cpu", threads=1, exact="off")))[-1]
 
 
 def ask(client: EngineClient, **options: Any) -> Event:
