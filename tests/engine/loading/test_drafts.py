@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -331,3 +333,25 @@ def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClie
     refused = answer(hub_client, hub_client.load(ModelSelection("ollama:nothing", device="cpu")))[-1]
     assert isinstance(refused, Failed)
     assert "Download it with `ollama pull nothing`." in refused.sentence
+
+
+@needs_llama
+def test_a_gguf_model_needs_no_transformers(tmp_path: Path) -> None:
+    """Importing it would take longer than the load."""
+    code = """
+import sys
+from specchat.engine.lanes import Lanes
+from specchat.engine.messages import Load, Loaded
+from specchat.engine.models import Models
+from specchat.engine.options import ModelSelection
+from specchat.engine.past import PastAnswers
+events = []
+models = Models(events.append, Lanes(events.append), PastAnswers(events.append), lambda id: False)
+models.load(Load(1, ModelSelection(sys.argv[1], device="cpu", threads=1)))
+assert isinstance(events[-1], Loaded), events[-1]
+print([name for name in ("transformers", "accelerate") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(builtin_gguf())], check=True, capture_output=True, text=True, timeout=DEADLINE_SECONDS
+    )
+    assert done.stdout == "[]\n"
