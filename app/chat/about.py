@@ -73,15 +73,13 @@ def known_word(info: ModelInfo, word: str) -> str:
     """Return `word` if the model knows it.
 
     Raises:
-        UserError: it does not, or it does not think at all.
+        UserError: it does not, or it has no switch for its thinking.
     """
     words = words_of(info)
     name = info.name or "This model"
-    if not info.thinking:
-        why = "its chat template has no place for it" if info.has_template else "it is a base model"
-        raise NotPossible(f"{name} does not think before it answers: {why}.")
     if not words:
-        raise NotPossible(f"{name} thinks, but its chat template has no switch for it.")
+        does = "thinks, but its chat template has no switch for it" if info.thinking else "does not think before it answers"
+        raise NotPossible(f"{name} {does}.")
     if word not in words:
         raise UserError(f"{name} cannot think {word!r}: {did_you_mean(word, words)}")
     return word
@@ -93,10 +91,8 @@ def word_after(info: ModelInfo, word: str) -> str:
     Raises:
         UserError: the model has no switch for its thinking.
     """
-    words = words_of(info)
-    if not words:
-        known_word(info, word)
     current = word_for(info, word) or default_word(info)
+    words = words_of(info) or (known_word(info, current),)
     return words[(words.index(current) + 1) % len(words)] if current in words else words[0]
 
 

@@ -9,17 +9,18 @@ from ...engine.catalog import Totals
 from ...engine.options import flops
 from .entries import TELLING_STEPS, Answer
 
+JsonFields = dict[str, Any]
+
 WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
 """Draft lengths whose speedup is estimated for each answer."""
-DOUBLE = 2.0
-"""The speedup for which `what_if` says how cheap a draft token would have to be."""
 
 
-def answer_json(answer: Answer) -> dict[str, Any]:
+def answer_json(answer: Answer) -> JsonFields:
     """Return an answer as a JSON object, with None for what was not measured. `tokens` counts EOS too."""
     totals, figures = answer.totals, answer.figures
     plain = figures.plain_seconds
-    return {
+    ids = answer.log.tokens.tolist()
+    out: JsonFields = {
         "method": answer.method,
         "label": answer.label,
         "prompt_tokens": figures.prompt_tokens,
@@ -28,7 +29,10 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "tokens_per_step": figures.tokens_per_step,
         "grammar_tokens": totals.grammar,
         "own_tokens_per_step": totals.own_tokens_per_step,
-        **_constraint(answer),
+    }
+    if constraint := answer.asked.get("constraint"):
+        out |= {"valid": figures.valid, "constraint": constraint["kind"]}
+    out |= {
         "draft_tokens": figures.drafted,
         "accepted_tokens": figures.accepted,
         "acceptance_rate": figures.acceptance,
@@ -56,47 +60,25 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "what_if": _what_if(totals, plain),
         "finish_reason": answer.reason or "",
         "text": answer.text,
-        **_thought_and_answer(answer, totals),
-        "token_ids": answer.log.tokens.tolist(),
-        "runs": totals.runs,
-        **_served(answer),
     }
+    if totals.thought.tokens:  # the two add up to the whole
+        rest = figures.answer if figures.certainty else totals.answer
+        out["thought"] = {"text": answer.thought, **asdict(totals.thought), "finished": not answer.thinking}
+        out["answer"] = {"text": answer.text, **asdict(rest)}
+    out |= {"token_ids": ids, "runs": totals.runs}
+    if figures.certainty:  # a server's: what is not certain is empty, not estimated
+        out |= {
+            "decode_seconds": figures.decode_seconds,
+            "tokens_per_second": figures.tokens_per_second or None,
+            "token_ids": ids if min(ids, default=0) >= 0 else [],
+            "runs": totals.runs if figures.certainty == "exact" else [],
+            "certainty": figures.certainty,
+            "doubt": figures.doubt,
+        }
+    return out
 
 
-def _constraint(answer: Answer) -> dict[str, Any]:
-    constraint = answer.asked.get("constraint")
-    return {"valid": answer.figures.valid, "constraint": constraint["kind"]} if constraint else {}
-
-
-def _thought_and_answer(answer: Answer, totals: Totals) -> dict[str, Any]:
-    """Return the figures of the thought and of the answer after it, which add up to those of the
-    whole; empty without a thought."""
-    if not totals.thought.tokens:
-        return {}
-    rest = answer.figures.answer if answer.figures.certainty else totals.answer
-    return {
-        "thought": {"text": answer.thought, **asdict(totals.thought), "finished": not answer.thinking},
-        "answer": {"text": answer.text, **asdict(rest)},
-    }
-
-
-def _served(answer: Answer) -> dict[str, Any]:
-    """Return the fields that differ for a server's answer; what is not certain is empty, not estimated."""
-    figures = answer.figures
-    if not figures.certainty:
-        return {}
-    ids = answer.log.tokens.tolist()
-    return {
-        "decode_seconds": figures.decode_seconds,
-        "tokens_per_second": figures.tokens_per_second or None,
-        "token_ids": ids if min(ids, default=0) >= 0 else [],
-        "runs": answer.totals.runs if figures.certainty == "exact" else [],
-        "certainty": figures.certainty,
-        "doubt": figures.doubt,
-    }
-
-
-def _method_figures(totals: Totals, plain: float) -> dict[str, Any]:
+def _method_figures(totals: Totals, plain: float) -> JsonFields:
     return {
         "tokens": totals.tokens,
         "tokens_per_step": totals.tokens_per_step,
@@ -106,15 +88,10 @@ def _method_figures(totals: Totals, plain: float) -> dict[str, Any]:
     }
 
 
-def _what_if(totals: Totals, plain: float) -> dict[str, Any]:
-    """Estimate other draft lengths and other drafters at the answer's own α; empty if nothing was drafted, or no plain step
-    was timed."""
+def _what_if(totals: Totals, plain: float) -> JsonFields:
+    """Estimate other draft lengths at the answer's own α; empty if nothing was drafted, or no plain step was timed."""
     if not totals.drafted or not plain:
         return {}
     length, gain = totals.best_length(totals.alpha, plain)
-    ratio, double_length = totals.ratio_for(DOUBLE, totals.alpha, plain) or (None, None)
-    return {
-        "speedups": {str(k): totals.what_if(k, totals.alpha, plain) for k in WHAT_IF_LENGTHS},
-        "best": {"length": length, "speedup": gain},
-        "double": {"ratio": ratio, "length": double_length},
-    }
+    speedups = {str(k): totals.what_if(k, totals.alpha, plain) for k in WHAT_IF_LENGTHS}
+    return {"speedups": speedups, "best": {"length": length, "speedup": gain}}

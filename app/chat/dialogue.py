@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from ...engine.messages import (
-    Cancel,
-    Count,
-    Counted,
-    Event,
-    Failed,
-    Finished,
-    Generate,
-    GrantPasses,
-    Loaded,
-    Loading,
-    Pace,
-    Pause,
-    Paused,
-    PieceTable,
-    Prefilling,
-    ReadPieces,
-    RecordProbabilities,
-    Remembered,
-    ScoreStep,
-    Started,
-    Steps,
-    StepScores,
-    Switch,
-    Switched,
-    Unloaded,
+from ...engine import messages
+from ...engine.messages import Command, Event
+from ...engine.options import (
+    BUILTIN,
+    BUILTIN_DRAFT,
+    AnswerOptions,
+    Capabilities,
+    ModelInfo,
+    ModelSelection,
+    Sampling,
+    draft_label,
 )
-from ...engine.options import ModelInfo, ModelSelection
 from ...errors import UserError
-from ..text.cells import one_line
-from .about import generate_fields
-from .chat_model import ChatModel
-from .choosing import PLAIN
+from .about import About, generate_fields
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
-from .methods import served_method
+from .methods import Method, first_method, served_method, shortlist
 from .pieces import Pieces
 from .transcript import Transcript
 from .why import blame
+
+FEWEST_TOKENS = 16
+"""Shorter answers say nothing about speed."""
 
 OF_ONE_MODEL = ("draft_model", "revision", "chat_template")
 """Options of a load that do not apply to another model."""
 
 Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
+
+
+class Engine(Protocol):
+    """The part of the engine's client that a dialogue uses."""
+
+    def drain(self) -> list[Event]:
+        """Return the events since the last call."""
+
+    def send(self, command: Command) -> None:
+        """Send a command."""
+
+    def next_id(self) -> int:
+        """Return a fresh id for a command."""
+
+    def load(self, selection: ModelSelection) -> int:
+        """Load a model; returns the command's id."""
 
 
 class Busy(UserError):
@@ -96,33 +96,43 @@ class Answering:
     """A method that the user switched to and the engine has not confirmed yet."""
     method_after: str | None = None
     """The method to return to after the answer."""
-    pace_after: float | None = None
-    """The pace to return to after the answer."""
 
     @property
     def stoppable(self) -> bool:
         return self.stage != "stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A message that waits for the model, or for the end of a cancelled answer."""
-
-    draft: str
-    """The text as it was typed."""
-    text: str
-    """The text to send, attachments included."""
-    pace: float
-    """The pace, in the sense of `Dialogue.submit`."""
-
-
 @dataclass(slots=True)
-class Dialogue(ChatModel):
-    """A chat with a model. Arguments as for `ChatModel`."""
+class Dialogue:
+    """A chat with a model.
 
+    Args:
+        selection: the model that is loaded or being loaded, with its drafters and options.
+        methods: every method by name, in display order.
+        settings: method → its settings.
+    """
+
+    engine: Engine
+    selection: ModelSelection
+    methods: Mapping[str, Method]
+    method: str
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    options: AnswerOptions = field(default_factory=AnswerOptions)
+    """Options of every request."""
+    recommended: bool = False
+    """Whether the sampling is the one that the model's makers recommend, not one that the user chose."""
+    info: ModelInfo = field(default_factory=ModelInfo)
+    """The loaded model; one without a name until it is loaded."""
+    unavailable: dict[str, str] = field(default_factory=dict)
+    head: str = ""
+    """Name of the loaded trained drafter, as the user wrote it."""
+    pieces: Pieces = field(default_factory=Pieces)
+    """Text of each token; empty until the engine has sent it."""
+    chosen: bool = True
+    """Whether the user chose the method; if not, each model gets the one that suits it."""
     transcript: Transcript = field(default_factory=Transcript)
     state: NoModel | LoadingModel | Idle | Answering = field(default_factory=LoadingModel)
-    loading: Loading | None = None
+    loading: messages.Loading | None = None
     """Progress of a load, also of a reload after the engine's end."""
     pace: float = 0.0
     """Most passes a second of an answer; 0 for full speed."""
@@ -136,10 +146,15 @@ class Dialogue(ChatModel):
     """Called once another model is loaded, before a queued message goes out."""
     listener: Callable[[Event], bool] | None = None
     """Called first with each event; True means that the event is not about the chat."""
-    fallback: ModelSelection | None = None
-    """Model and options of a second load if the first one fails: of a chat whose own model is gone."""
-    _queued: Queued | None = None
-    _counting: Callable[[Counted], None] | None = None
+    queued: str | None = None
+    """The message that waits for the model, or for the end of a cancelled answer, as it was typed."""
+    _queued_text: str = ""
+    """The text to send for it, attachments included."""
+    _speeds: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    """The last speedup over plain decoding by model, its runtime and method."""
+    _local_methods: Mapping[str, Method] = field(default_factory=dict)
+    """The methods without a server's."""
+    _counting: Callable[[messages.Counted], None] | None = None
     _scoring: dict[tuple[int, int], tuple[Answer, int]] = field(default_factory=dict)
     """Steps whose probabilities were requested, by the answer's id and the number of tokens before the step."""
 
@@ -175,11 +190,6 @@ class Dialogue(ChatModel):
         return self.state.switching if isinstance(self.state, Answering) else None
 
     @property
-    def queued(self) -> str | None:
-        """The message that waits, as it was typed."""
-        return self._queued.draft if self._queued else None
-
-    @property
     def _writing(self) -> Answering | None:
         """The state of an answer that can be stopped, paused and switched."""
         return self.state if isinstance(self.state, Answering) and self.state.stoppable else None
@@ -197,25 +207,91 @@ class Dialogue(ChatModel):
         if self.busy or (self.queued is not None and not may_wait):
             raise Busy(f"An answer is being written. Press esc to stop it, then {to}.")
 
+    # The model and its methods
+
+    @property
+    def model(self) -> str:
+        """The model as the user named it."""
+        return self.selection.model
+
+    def effective_label(self, name: str) -> str:
+        """Return a method's label under the acceptance rule in force, on the loaded model."""
+        from ...engine.catalog import Acceptance, effective_label, get
+
+        if name not in self.methods:
+            return ""
+        exact = self.info.capabilities.exact
+        rule = self.options.accept
+        if rule == "exact" and exact:
+            return self.methods[name].label
+        return effective_label(get(name), Acceptance.parse(rule), self.options.sampling, Capabilities(exact=exact))
+
+    def shortlist(self) -> list[str]:
+        """Return the methods worth a try on this model."""
+        if served := served_method(self.info):
+            return list(served)
+        # Until the model is loaded, its drafters are unknown unless one is named.
+        missing = set() if self.info else {"trained"}
+        if not self.info and not self.draft_models:
+            missing.add("draft model")
+        unknown = (name for name, method in self.methods.items() if method.group in missing)
+        return shortlist(self.methods, {*self.unavailable, *unknown}, self.model)
+
+    @property
+    def draft_models(self) -> dict[str, str]:
+        """The loaded draft models without the trained drafter: label (see `draft_label`) → name as the user wrote it."""
+        names = self.selection.draft_model or ((BUILTIN_DRAFT,) if self.model == BUILTIN else ())
+        return {draft_label(i): name for i, name in enumerate(name for name in names if name != self.head)}
+
+    @property
+    def completes(self) -> bool:
+        """Whether the model is a base model, which continues a text."""
+        return not self.info.has_template
+
+    def first_method(self) -> str:
+        if self.info.server:
+            return self.info.server.method
+        return first_method(self.methods, self.unavailable, self.model, self.selection.draft_model, self.info)
+
+    def measure(self, answer: Answer, ratio: float) -> None:
+        """Record a method's speedup over plain decoding (0 if unknown) from an answer that no other method had a part in."""
+        if len(answer.methods) == 1 and answer.figures.tokens >= FEWEST_TOKENS and ratio > 0:
+            self._speeds[self.model, self.info.backend, answer.methods[0]] = ratio
+
+    def speedup(self, method: str) -> float | None:
+        """Return a method's last speedup over plain decoding on the loaded model; None if unknown."""
+        return self._speeds.get((self.model, self.info.backend, method))
+
+    def about(self) -> About:
+        return About(self.selection, self.info, self.method, self.settings, options=self.options, pieces=self.pieces)
+
+    def request(self) -> dict[str, Any]:
+        """Return the request for the next answer, as `Answer.asked` has it."""
+        return self.about().request()
+
+    @property
+    def race_sampling(self) -> Sampling:
+        """Sampling of a race's lanes: greedy, unless the user chose the sampling."""
+        return Sampling() if self.recommended else self.options.sampling
+
     # User actions
 
-    def submit(self, text: str, draft: str = "", pace: float = 0.0) -> bool:
+    def submit(self, text: str, draft: str = "") -> bool:
         """Send a message; False if it must wait for the end of the current answer (then nothing happens).
 
         Args:
             text: the message, attachments included.
             draft: the text as it was typed, if that differs: it is handed back if the message cannot be sent.
-            pace: show how methods differ: at that pace, unless there is one already, and with plain decoding first, unless
-                the user chose a method.
         """
         if self._writing or self.queued is not None:
             return False
         if isinstance(self.state, NoModel):
             self.load_model(self.model)
         if isinstance(self.state, Idle):
-            self._ask(text, pace)
+            self._ask(text)
         else:
-            self._queued = Queued(draft or text, text, pace)
+            self.queued = draft or text
+            self._queued_text = text
         return True
 
     def cancel(self) -> bool:
@@ -223,10 +299,10 @@ class Dialogue(ChatModel):
         stopped already."""
         match self.state:
             case LoadingModel(cancelled=False) if self.loading is not None:
-                self.engine.send(Cancel(self.loading.id))
+                self.engine.send(messages.Cancel(self.loading.id))
                 self.state = replace(self.state, cancelled=True)
             case Answering(id=id, stoppable=True):
-                self.engine.send(Cancel(id))
+                self.engine.send(messages.Cancel(id))
                 self.state = replace(self.state, stage="stopping")
             case _:
                 return False
@@ -237,16 +313,14 @@ class Dialogue(ChatModel):
         if (state := self._writing) is None:
             return False
         self.state = replace(state, paused=not state.paused)
-        self.engine.send(Pause(state.id, not state.paused))
+        self.engine.send(messages.Pause(state.id, not state.paused))
         return True
 
     def set_pace(self, passes: float) -> None:
         """Set the most passes a second of this answer and later ones; 0 for full speed."""
         self.pace = passes
-        if isinstance(self.state, Answering):
-            self.state = replace(self.state, pace_after=None)
         if state := self._writing:
-            self.engine.send(Pace(state.id, passes))
+            self.engine.send(messages.Pace(state.id, passes))
 
     def step(self, steps: int = 1) -> bool:
         """Let the answer take some steps, then pause it; False if there is none."""
@@ -254,7 +328,7 @@ class Dialogue(ChatModel):
             return False
         if not state.paused:
             self.pause()
-        self.engine.send(GrantPasses(state.id, steps))
+        self.engine.send(messages.GrantPasses(state.id, steps))
         return True
 
     def watch(self, on: bool) -> None:
@@ -262,31 +336,34 @@ class Dialogue(ChatModel):
         if on != self.watching:
             self.watching = on
             if state := self._writing:
-                self.engine.send(RecordProbabilities(state.id, on))
+                self.engine.send(messages.RecordProbabilities(state.id, on))
 
     def score_step(self, answer: Answer, index: int) -> bool:
         """Request the probabilities of a step that came without them; returns whether they are on their way."""
         if not isinstance(self.state, Idle) or not answer.id or answer.log.has_probs(index):
             return False
-        step, before = answer.log.record(index), answer.log.tokens_before(index)
+        step = answer.log.record(index)
+        before = answer.log.tokens_before(index)
         if step.earlier or not step.tokens:
             return False
         if (answer.id, before) not in self._scoring:
             self._scoring[answer.id, before] = (answer, index)
-            self.engine.send(ScoreStep(answer.id, before, step.tokens[-1], step.tree_tokens, step.tree_parents, step.path))
+            self.engine.send(
+                messages.ScoreStep(answer.id, before, step.tokens[-1], step.tree_tokens, step.tree_parents, step.path)
+            )
         return True
 
-    def count(self, chats: list[list[dict[str, str]]], then: Callable[[Counted], None]) -> int:
+    def count(self, chats: list[list[dict[str, str]]], then: Callable[[messages.Counted], None]) -> int:
         """Have the engine count the tokens of some chats; `then` is called with the event, whose id is returned."""
         self._counting = then
         id = self.engine.next_id()
-        self.engine.send(Count(id, chats))
+        self.engine.send(messages.Count(id, chats))
         return id
 
     def take_queued(self) -> str:
         """Remove the queued message; returns it as it was typed."""
         draft = self.queued or ""
-        self._queued = None
+        self.queued = None
         return draft
 
     def switch(self, name: str | None, settings: dict[str, Any] | None = None) -> None:
@@ -298,7 +375,7 @@ class Dialogue(ChatModel):
             self.settings[name] = settings
         if state := self._writing:
             # The header changes when the engine confirms the method.
-            self.engine.send(Switch(state.id, name, dict(self.settings.get(name, {}))))
+            self.engine.send(messages.Switch(state.id, name, dict(self.settings.get(name, {}))))
             self.state = replace(state, switching=name)
             return
         self.method = name
@@ -333,7 +410,7 @@ class Dialogue(ChatModel):
     def clear(self) -> None:
         """Start a new chat. Later events of the old one are ignored."""
         self.transcript = Transcript(system=self.transcript.system)
-        self._queued = None
+        self.queued = None
         if self._writing:
             self.cancel()
         if isinstance(self.state, Answering):
@@ -351,28 +428,13 @@ class Dialogue(ChatModel):
         """
         self._answer(request, fresh=True, method_after=self.method)
 
-    def _ask(self, text: str, pace: float = 0.0) -> None:
+    def _ask(self, text: str) -> None:
         self.transcript.entries.append(Prompt(text))
-        request = self.request()
-        pace_after = method_after = None
-        if pace and not self.pace:
-            self.pace = pace
-            pace_after = 0.0
-        if pace and not self.chosen:
-            method_after = self.method
-            request |= {"method": PLAIN, "settings": {}}
-        self._answer(request, method_after=method_after, pace_after=pace_after)
+        self._answer(self.request())
 
-    def _answer(
-        self,
-        request: dict[str, Any],
-        *,
-        fresh: bool = False,
-        method_after: str | None = None,
-        pace_after: float | None = None,
-    ) -> None:
-        messages = self.transcript.messages()
+    def _answer(self, request: dict[str, Any], *, fresh: bool = False, method_after: str | None = None) -> None:
         self.method = request["method"]
+        chat = self.transcript.messages()
         answer = Answer(
             self.method,
             self.effective_label(self.method),
@@ -382,11 +444,11 @@ class Dialogue(ChatModel):
             weights=self.info.weights,
         )
         self.transcript.entries.append(answer)
-        self.state = Answering(answer.id, answer, method_after=method_after, pace_after=pace_after)
+        self.state = Answering(answer.id, answer, method_after=method_after)
         self.engine.send(
-            Generate(
+            messages.Generate(
                 answer.id,
-                messages=messages,
+                messages=chat,
                 record_probabilities=self.watching,
                 pace=self.pace,
                 compare=True,
@@ -409,65 +471,66 @@ class Dialogue(ChatModel):
     def handle(self, event: Event) -> None:
         """Process an event."""
         match event:
-            case Loading():
+            case messages.Loading():
                 # After a crash, a prompt makes the client load the model again: then the chat waits for the answer.
                 self.loading = event
                 if not self.info and not isinstance(self.state, LoadingModel | Answering):
                     self.state = LoadingModel()
-            case Loaded():
+            case messages.Loaded():
                 self._loaded(event)
-            case Unloaded():
+            case messages.Unloaded():
                 if isinstance(self.state, LoadingModel):
                     self.state = replace(self.state, previous=None)
-            case PieceTable():
+            case messages.PieceTable():
                 self.pieces = Pieces(event.pieces)
-            case Remembered():
+            case messages.Remembered():
                 if self.heard is not None:
                     self.heard(event)
-            case Counted():
+            case messages.Counted():
                 if self._counting is not None:
                     self._counting(event)
-            case StepScores():
+            case messages.StepScores():
                 if step := self._scoring.pop((event.id, event.before), None):
                     answer, index = step
                     answer.log.set_probs(index, event.probs)
-            case Failed():
+            case messages.Failed():
                 self._failed(event)
-            case Started() | Prefilling() | Steps() | Switched() | Paused() | Finished():
-                if isinstance(self.state, Answering) and event.id == self.state.id:
+            case _:
+                # About an answer: Started, Prefilling, Steps, Switched, Paused, Finished.
+                if isinstance(self.state, Answering) and getattr(event, "id", None) == self.state.id:
                     self._progress(self.state, event)
 
     def _progress(self, state: Answering, event: Event) -> None:
         if (answer := state.answer) is not None:
             answer.take(event)
             match event:
-                case Started():
+                case messages.Started():
                     answer.pieces = self.pieces
                     if state.stoppable:  # else the user may have chosen another method for the next answer
                         self.method = event.method
-                case Prefilling() if state.stage == "writing" and event.done < event.total:
+                case messages.Prefilling() if state.stage == "writing" and event.done < event.total:
                     self.state = replace(state, stage="prefill")
-                case Steps() if state.stage == "prefill":
+                case messages.Steps() if state.stage == "prefill":
                     self.state = replace(state, stage="writing")
-                case Switched():
+                case messages.Switched():
                     self.method = event.method
                     self.state = replace(state, switching=None, method_after=None)
-                case Paused():
+                case messages.Paused():
                     self.state = replace(state, paused=event.paused)
-                case Finished():
+                case messages.Finished():
                     if event.reason == "loop":
                         self.notice(loop_sentence(event, "/set repetition_penalty=1.1", "/set stop_loops=off"), "warning")
                     answer.held_back = blame(answer, self.info)
-        if isinstance(event, Finished):
+        if isinstance(event, messages.Finished):
             self._end()
 
-    def _loaded(self, event: Loaded) -> None:
+    def _loaded(self, event: messages.Loaded) -> None:
         reloaded = bool(self.info) or self.answer is not None
         self.info = event.model
         self.unavailable = event.unavailable
         self.loading = None
         self.head = event.trained_drafter
-        self.engine.send(ReadPieces(self.engine.next_id()))
+        self.engine.send(messages.ReadPieces(self.engine.next_id()))
         if reloaded:  # its notes were shown before
             return
         for note in event.model.notes:
@@ -484,20 +547,20 @@ class Dialogue(ChatModel):
     def settle_method(self) -> None:
         """Use the method that suits the model unless the user chose one that it can run; an unusable choice gets a notice."""
         served = served_method(self.info)
-        self.methods = self.methods_of(self.info)
+        if not any(method.group == "server" for method in self.methods.values()):
+            self._local_methods = self.methods
+        self.methods = served | {name: method for name, method in self._local_methods.items() if name not in served}
+        before, reason = self.method, self.unavailable.get(self.method)
         if served:
-            self.method = self.method if self.method in served else self.first_method()
-            return
-        reason = self.unavailable.get(self.method)
-        if self.method not in self.methods:  # a server's method, on a local model
+            usable = before in served
+        else:
+            usable = self.chosen and before in self.methods and not reason
+        if not usable:
             self.method = self.first_method()
-        elif reason or not self.chosen:
-            before = self.method
-            self.method = self.first_method()
-            if reason and self.chosen:
-                self.notice(f"{before} cannot run on this model: {reason} Using {self.method}.", "warning")
+        if reason and self.chosen and not served and before in self.methods:
+            self.notice(f"{before} cannot run on this model: {reason} Using {self.method}.", "warning")
 
-    def _failed(self, event: Failed) -> None:
+    def _failed(self, event: messages.Failed) -> None:
         state = self.state
         concerned = isinstance(state, Answering) and event.id == state.id
         if not event.ended:
@@ -519,35 +582,23 @@ class Dialogue(ChatModel):
         elif concerned:
             self._end(send=event.cause == "cancelled")
         elif isinstance(state, LoadingModel):
-            self._load_failed(state, event)
-
-    def _load_failed(self, state: LoadingModel, event: Failed) -> None:
-        """Return to the previous model, or load the fallback."""
-        if (previous := state.previous) is not None:
-            self.selection = previous.selection
-            self.info = previous.info
-            self.unavailable = previous.unavailable
-            self._settle()
-            return
-        self.state = NoModel()
-        if self.fallback is not None and event.cause != "cancelled":
-            self.selection = self.fallback
-            self.fallback = None
-            self.notice(f"{one_line(self.model)} is being loaded in its place.")
-            self.load_model(self.model)
+            self.state = NoModel()
+            if (previous := state.previous) is not None:
+                self.selection = previous.selection
+                self.info = previous.info
+                self.unavailable = previous.unavailable
+                self._settle()
 
     def _end(self, send: bool = True) -> None:
         if isinstance(state := self.state, Answering):
             if state.answer is not None:
                 self.measure(state.answer, state.answer.figures.speedup)
             self.method = state.switching or state.method_after or self.method
-            if state.pace_after is not None:
-                self.pace = state.pace_after
         self.state = Idle()
         if send:
             self._send_queued()
 
     def _send_queued(self) -> None:
-        if (queued := self._queued) is not None:
-            self._queued = None
-            self._ask(queued.text, queued.pace)
+        if self.queued is not None:
+            self.queued = None
+            self._ask(self._queued_text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -41,8 +42,9 @@ _REASONS = {
     "error": "error",
     "died": "engine stopped",
     "unfinished": "not finished when saved",
+    "damaged": "damaged in the history, only its text is left",
 }
-"""Finish reason → its words. The engine does not send `died` (its process ended) and `unfinished` (in saved chats)."""
+"""Finish reason → its words. The engine does not send `died` (its process ended), and the last two (in saved chats)."""
 
 
 def loop_sentence(event: Finished, penalty: str, off: str) -> str:
@@ -60,51 +62,40 @@ def cut_sentence(answer: Answer, limit: str) -> str:
     """Explain that an answer ended before it matched its schema. `limit` is the command that sets the token limit."""
     schema = "the grammar" if answer.asked.get("constraint", {}).get("kind") in ("regex", "grammar") else "the schema"
     more = {"length": f" Raise {limit}.", "context": " The context is full."}.get(answer.reason or "", "")
-    penalty = answer.asked.get("sampling", {}).get("repetition_penalty") or 1.0
-    if penalty > 1 and more:
-        more += f" Or leave out the repetition penalty of {penalty:g}, under which quotes and brackets may never close."
     return f"The answer is cut ({answer.ending}), so it does not match {schema}.{more}"
 
 
-USUAL = {
-    **dict.fromkeys(("drafted", "accepted", "nodes", "carried"), "I"),
-    **dict.fromkeys(("draft_seconds", "forward_seconds", "other_seconds"), "f"),
+NAMES = ("method", "drafters", "note")
+"""Fields whose values most steps share with the step before."""
+NUMBERS = {
+    name: "f" if isinstance(absent, float) else "I" for name, absent in FIELDS.items() if isinstance(absent, int | float)
 }
-"""Fields that nearly every step fills → their array types."""
+"""Fields with one number a step → their array types."""
 LISTS = {
     **dict.fromkeys(("tokens", "tree_tokens", "tree_parents", "path"), "i"),
     **dict.fromkeys(("probs", "shares", "declined"), "f"),
     "sources": "I",
 }
-"""Fields with several values a step → their array types."""
-IN_RUNS = ("text", "held", "spans")
-"""Fields that the log leaves out, as the answer's runs have them."""
-NAMES = ("method", "drafters")
-"""Fields whose values most steps share with the step before."""
-RARE = {name: absent for name, absent in FIELDS.items() if name not in {*USUAL, *LISTS, *IN_RUNS, *NAMES}}
-"""Fields that few steps fill → the value that means absent."""
-
+"""Fields with several numbers a step → their array types. An answer's runs have `text`, `held` and `spans`."""
 
 NO_ID = -1
 """Placeholder for token ids that a server does not send."""
 
 
 class StepLog:
-    """Step records in flat arrays: about 60 bytes a step, 6 a tree node and 4 a token; the records themselves would take
+    """Step records in flat arrays: about 80 bytes a step, 6 a tree node and 4 a token; the records themselves would take
     kilobytes. Seconds are 32-bit floats."""
 
     def __init__(self) -> None:
-        self._usual = {name: array(kind) for name, kind in USUAL.items()}
-        self._lists = {name: array(kind) for name, kind in LISTS.items()}
+        self._columns = {name: array(kind) for name, kind in {**NUMBERS, **LISTS}.items()}
         self._ends = array("I")  # where each step's part of each list ends
-        self._names: list[tuple[str, Sequence[str]]] = []
+        self._names: list[tuple[Any, ...]] = []
         self._name = array("H")
-        self._rare: dict[int, dict[str, Any]] = {}
         self._late: dict[int, list[float]] = {}  # probabilities that came after their step
 
     @property
     def tokens(self) -> array[int]:
-        return self._lists["tokens"]
+        return self._columns["tokens"]
 
     def __len__(self) -> int:
         return len(self._name)
@@ -114,15 +105,14 @@ class StepLog:
 
     def append(self, step: StepRecord) -> None:
         """Append a step without its text, which its run has."""
-        if rare := {name: value for name, default in RARE.items() if (value := getattr(step, name)) != default}:
-            self._rare[len(self)] = rare
-        names = step.method, step.drafters
+        names = tuple(getattr(step, name) for name in NAMES)
         if not self._names or self._names[-1] != names:
             self._names.append(names)
         self._name.append(len(self._names) - 1)
-        for name, column in self._usual.items():
-            column.append(getattr(step, name))
-        for name, column in self._lists.items():
+        for name in NUMBERS:
+            self._columns[name].append(getattr(step, name))
+        for name in LISTS:
+            column = self._columns[name]
             column.extend(getattr(step, name))
             self._ends.append(len(column))
 
@@ -134,22 +124,20 @@ class StepLog:
         """
         if not 0 <= index < len(self):
             raise IndexError(f"no step {index} of {len(self)}")
-        at = index * len(LISTS)
-        begins = self._ends[at - len(LISTS) : at] if index else [0] * len(LISTS)
-        ends = self._ends[at : at + len(LISTS)]
-        method, drafters = self._names[self._name[index]]
-        values: dict[str, Any] = {name: column[index] for name, column in self._usual.items()}
-        for (name, column), begin, end in zip(self._lists.items(), begins, ends, strict=True):
-            values[name] = column[begin:end].tolist()
-        if index in self._late:
-            values["probs"] = self._late[index]
+        values: dict[str, Any] = dict(zip(NAMES, self._names[self._name[index]], strict=True))
+        values |= {name: self._columns[name][index] for name in NUMBERS}
+        for at, name in enumerate(LISTS, index * len(LISTS)):
+            begin = self._ends[at - len(LISTS)] if index else 0
+            values[name] = self._columns[name][begin : self._ends[at]].tolist()
         for name in ("shares", "declined"):
             values[name] = [round(share, 4) for share in values[name]]
-        return StepRecord(method=method, drafters=drafters, **values, **self._rare.get(index, {}))
+        if index in self._late:
+            values["probs"] = self._late[index]
+        return StepRecord(**values)
 
     def passes(self, steps: int) -> int:
         """Count the passes of the first `steps` steps; text that a constraint wrote took none."""
-        return sum(map(bool, self._usual["nodes"][:steps]))
+        return sum(map(bool, self._columns["nodes"][:steps]))
 
     def tokens_before(self, index: int) -> int:
         """Return the number of tokens before a step."""
@@ -162,10 +150,6 @@ class StepLog:
     def has_probs(self, index: int) -> bool:
         """Whether a step's probabilities are here, or known to be missing."""
         return index in self._late or bool(self.record(index).probs)
-
-    def seconds(self, index: int) -> float:
-        """Return the seconds of a step's own compute: draft, forward and the rest."""
-        return sum(self._usual[name][index] for name in ("draft_seconds", "forward_seconds", "other_seconds"))
 
 
 @dataclass(slots=True)
@@ -464,10 +448,13 @@ class Answer:
         )
         self.runs.append(run)
         self.held = step.held
-        self.figures.add(step)
         if step.method not in self.by_method:
-            self.by_method[step.method] = Totals(curve=self.curve)
-        self.by_method[step.method].add(step)
+            if len(self.by_method) == 1:  # so far, its part was the whole
+                self.by_method = {name: deepcopy(totals) for name, totals in self.by_method.items()}
+            self.by_method[step.method] = Totals(curve=self.curve) if self.by_method else self.totals
+        self.figures.add(step)
+        if (part := self.by_method[step.method]) is not self.totals:
+            part.add(step)
         self.log.append(step)
         return run
 

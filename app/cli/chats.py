@@ -55,9 +55,7 @@ def list_chats(
 def search(
     text: Annotated[
         str,
-        argument(
-            "Find all of these words; put a phrase in double quotes, and thought: before them to search thoughts too.", "TEXT"
-        ),
+        argument("Find all of these words; put a phrase in double quotes.", "TEXT"),
     ],
     limit: Limit = 20,
     json: AsJson = False,
@@ -180,12 +178,9 @@ def _as_json(row: ChatRow) -> dict[str, object]:
 
 
 def _open(chat: str | None) -> OpenedChat:
-    """Open a chat by its number or title, the last one if None; report damage on standard error."""
+    """Open a chat by its number or title, the last one if None."""
     from ..history.chats import reading
-    from ..history.resume import damage, one_chat
+    from ..history.resume import one_chat
 
     with reading() as history:
-        opened = history.open((history.latest() if chat is None else one_chat(history, chat)).id)
-    if opened.damaged:
-        typer.echo(f"specchat: {damage(opened)}", err=True)
-    return opened
+        return history.open((history.latest() if chat is None else one_chat(history, chat)).id)

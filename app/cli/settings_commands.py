@@ -10,13 +10,12 @@ from typing import Annotated, Any, TypedDict
 import typer
 
 from ...errors import UserError
-from ..settings.checks import find_option
-from ..settings.fields import OPTIONS, Values
+from ..settings.fields import OPTIONS, Values, find_option
 from ..settings.file import file_keys, read, save
-from ..settings.key_path import join, split
 from ..settings.precedence import Layers, layers_of, load_settings
 from ..settings.rows import in_force, shown, word
-from ..settings.toml import write
+from ..settings.toml import join, split, write
+from ..text.amounts import short_path
 from ..text.cells import fit, width
 from . import complete as completers
 from .options import AsJson, argument, flag, option, with_options
@@ -46,8 +45,7 @@ def show(
     changed: Annotated[bool, flag("--changed", "List only settings that differ from their default.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Print every setting with its value and its source: default, settings file with the line, a model's default, environment,
-    command line or preset."""
+    """Print every setting with its value and its source: default, settings file, a model's default, command line or preset."""
     context.obj = {**(context.obj or {}), **({"model": model} if model else {})}
     if context.invoked_subcommand is not None:
         if preset or changed or json:
@@ -89,7 +87,7 @@ def set_(key: Key, values: Annotated[list[str], argument("One value, or several 
     save({key: values if len(values) > 1 else values[0]})
     layers = Layers(read())
     setting = _setting(layers, key)
-    typer.echo(f"{key} = {shown(layers.read.values.get(key))} in {layers.place(key)}.")
+    typer.echo(f"{key} = {shown(layers.read.values.get(key))} in {short_path(layers.read.path)}.")
     if setting["source"] not in ("file", "default"):
         typer.echo(f"The value in use is still {shown(setting['value'])}: {setting['where']} overrides the file.", err=True)
 

@@ -51,7 +51,6 @@ def open_chat(
         raise UserError("The chat cannot draw on this terminal (TERM is dumb). Use `specchat run PROMPT` here.")
     opened: OpenedChat | None = None
     query: str | None = None
-    fallback = None
     if last or resume is not None:
         from ..history.resume import find, resume_notices, resume_settings
 
@@ -59,10 +58,7 @@ def open_chat(
             case str(text):
                 query = text
             case opened:
-                chat_settings = resume_settings(settings, opened, command_line)
-                if chat_settings.model != settings.model:
-                    fallback = settings.selection()
-                settings = chat_settings
+                settings = resume_settings(settings, opened, command_line or ())
                 notice = " ".join(filter(None, (notice, *resume_notices(opened, settings.model)))) or None
     client = EngineClient()
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
@@ -94,7 +90,6 @@ def open_chat(
             browse=query,
             race=race,
             piped=text,
-            fallback=fallback,
             tour="begin" if tour else offer,
         )
     finally:

@@ -1,7 +1,7 @@
 """The history: an SQLite database of every chat in the data folder (docs/files.md).
 
-`store` opens the database, `schema` declares it, `writing` turns entries into rows and back, `recorder` saves a chat while it
-is written, `chats` lists, searches, opens, renames and deletes.
+`store` declares and opens the database, `recorder` saves a chat while it is written, `chats` lists, searches, opens, renames
+and deletes.
 """
 
 notices: list[str] = []

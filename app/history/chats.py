@@ -15,29 +15,24 @@ from typing import Any
 
 from ...errors import UserError
 from ..chat.entries import ChatEntry
-from ..chat.transcript import Transcript
-from ..chat.variants import Fork
+from ..chat.transcript import Fork, Transcript
 from ..saved.capture import SavedChat
 from ..text.cells import find_all, fit, folded, one_line, sanitise
-from .schema import stored
-from .store import Store, trouble
-from .writing import TITLE_CELLS, ChatTrack, Row, read_row
-
-THOUGHTS = "thought:"
-"""Prefix of a query that searches thoughts as well."""
+from .recorder import TITLE_CELLS, ChatTrack, Row, Written, read_row
+from .store import Store, searchable, stored, trouble
 
 BEFORE, AFTER = 40, 160
 """Characters of an excerpt before the match, and from its start on."""
 
+MOST_WORDS = 24
+"""Most words of a query that are searched for."""
+
 MOST_TRIGRAMS = 24
 """Most trigrams of a query that the index is asked for; more would exclude nothing else."""
 
-MOST_BEGINNINGS = 400
-"""Most trigrams that one or two letters are expanded to."""
-
-_COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
-_ENTRIES = f"""SELECT entries.id, entries.text, json, {_COLUMNS} FROM words CROSS JOIN entries ON entries.id = words.rowid
-    CROSS JOIN chats ON chats.id = chat WHERE deleted_at IS NULL AND {{}} ORDER BY words.rowid DESC"""
+_COLUMNS = "chats.id, title, created, changed, model, answers, deleted_at"
+_ENTRIES = f"""SELECT entries.id, entries.text, {_COLUMNS} FROM words CROSS JOIN entries ON entries.id = words.rowid
+    CROSS JOIN chats ON chats.id = chat WHERE {{}} deleted_at IS NULL ORDER BY words.rowid DESC"""
 _NEWEST = "deleted_at IS NULL ORDER BY turn DESC, id DESC"
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 
@@ -53,8 +48,6 @@ class ChatRow:
     changed: float
     model: str
     answers: int
-    parent: int | None = None
-    """Id of the chat that it branched from."""
     deleted: bool = False
 
 
@@ -74,8 +67,6 @@ class OpenedChat(SavedChat):
 
     id: int = 0
     title: str = ""
-    damaged: int = 0
-    """Number of answers of which only the text is left."""
     load: dict[str, Any] = field(default_factory=dict)
     """The chat's own options of its model's load."""
     match: tuple[ChatEntry, str] | None = None
@@ -112,11 +103,9 @@ class Chats:
 
     def search(self, text: str, limit: int = 50) -> list[ChatHit]:
         """Find the chats with all the words of `text` in one prompt, answer or title, newest first. Words are compared as
-        `folded` has them, a part of one is enough, and words in double quotes belong together. After `thought:`, thoughts are
-        searched as well."""
-        text, thoughts = text.lstrip().removeprefix(THOUGHTS), text.lstrip().startswith(THOUGHTS)
-        text = text.replace("\0", " ").encode("utf-8", "replace").decode()
-        words = [folded(quoted or word) for quoted, word in _WORDS.findall(text) if (quoted or word).strip()]
+        `searchable` has them, a part of one is enough, and words in double quotes belong together."""
+        words = [searchable(quoted or word) for quoted, word in _WORDS.findall(text)]
+        words = [word for word in words if word.strip()][:MOST_WORDS]
         if not words:
             return []
         hits: dict[int, ChatHit] = {}
@@ -124,37 +113,16 @@ class Chats:
             for row in self._rows(f"named AND {_NEWEST}"):
                 if len(hits) < limit and all(word in folded(row.title) for word in words):
                     hits[row.id] = ChatHit(row, _excerpt(row.title, words[0]))
-            where, *match = self._candidates(words)
-            for entry, text, body, *columns in self.store.db.execute(_ENTRIES.format(where), match):
+            trigrams = [word[i : i + 3].replace('"', '""') for word in words for i in range(len(word) - 2)][:MOST_TRIGRAMS]
+            # Without a trigram, all texts are looked through, the newest first.
+            match = [" AND ".join(f'"{trigram}"' for trigram in trigrams)] if trigrams else []
+            query = _ENTRIES.format("words MATCH ? AND " * len(match) + "instr(words.text, ?) AND " * len(words))
+            for entry, text, *columns in self.store.db.execute(query, match + words):
                 if len(hits) >= limit:
                     break
-                if columns[0] in hits:
-                    continue
-                if thoughts and (thought := json.loads(body).get("thought")):
-                    text = f"{text}\n{thought}"
-                folded_text = folded(text)
-                if all(word in folded_text for word in words):
+                if columns[0] not in hits:
                     hits[columns[0]] = ChatHit(_row(columns), _excerpt(text, words[0]), entry)
         return list(hits.values())
-
-    def _candidates(self, words: list[str]) -> tuple[str, ...]:
-        """Build the SQL condition, and its value, for entries that may hold all the words."""
-        trigrams = list(dict.fromkeys(word[i : i + 3] for word in words for i in range(len(word) - 2)))[:MOST_TRIGRAMS]
-        link = " AND "
-        if not trigrams:
-            # All are too short for the index: expand the longest one to the trigrams that begin with it.
-            link = " OR "
-            word = max(words, key=len)
-            self.store.db.execute("PRAGMA temp_store = MEMORY")
-            self.store.db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.trigrams USING fts5vocab (main, words, row)")
-            rows = self.store.db.execute(
-                "SELECT term FROM trigrams WHERE term >= ? AND term < ? LIMIT ?",
-                (word, word + "\U0010ffff", MOST_BEGINNINGS + 1),
-            )
-            trigrams = [term for (term,) in rows]
-            if len(trigrams) > MOST_BEGINNINGS:  # so common that the newest texts have some
-                return ("true",)
-        return "words MATCH ?", link.join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams) or '""'
 
     def open(self, id: int, hit: ChatHit | None = None) -> OpenedChat:
         """Open a chat with its colours, figures and trees; later changes are saved in the same place.
@@ -167,7 +135,6 @@ class Chats:
         """
         row = self.row(id)
         entries: dict[int, ChatEntry] = {}
-        damaged = 0
         with self.store.lock:
             db = self.store.db
             db.execute("BEGIN")  # one consistent state
@@ -175,8 +142,7 @@ class Chats:
                 columns = "SELECT about, named, title, ways FROM chats WHERE id = ?"
                 about, named, title, order = db.execute(columns, (id,)).fetchone()
                 for entry, text, head in db.execute("SELECT id, text, json FROM entries WHERE chat = ?", (id,)):
-                    entries[entry], whole = read_row(db, entry, text, head)
-                    damaged += not whole
+                    entries[entry] = read_row(db, entry, text, head)
             finally:
                 db.execute("COMMIT")
 
@@ -188,16 +154,10 @@ class Chats:
         transcript = Transcript(present(path), body["system"] or None)
         for after, at, ends in forks:
             if after == 0 or after in entries:
-                transcript.variants.put(Fork(entries.get(after), [*map(present, ends)], at))
-        transcript.track = ChatTrack(
-            id,
-            title=title if named else "",
-            known_title=title if named else "",
-            quiet=len(path),
-            rows={entry: Row(number) for number, entry in entries.items()},
-            order=order,
-            identity=self.store.identity,
-        )
+                transcript.forks[entries.get(after)] = Fork(entries.get(after), [*map(present, ends)], at)
+        own_title = title if named else ""
+        rows = {entry: Row(number) for number, entry in entries.items()}
+        transcript.track = ChatTrack(own_title, len(path), Written(id, own_title, rows, order, self.store.identity))
         return OpenedChat(
             transcript,
             body["model"],
@@ -206,7 +166,6 @@ class Chats:
             body["specchat"],
             id=id,
             title=row.title,
-            damaged=damaged,
             load=body["load"],
             match=(entries[hit.entry], hit.excerpt[1]) if hit is not None and hit.entry in entries else None,
         )
@@ -221,14 +180,17 @@ class Chats:
             raise UserError("There are no chats in the history yet. Start one with `specchat`.")
         return rows[0]
 
-    def titled(self, text: str) -> list[ChatRow]:
-        """Find the chats whose title contains `text`, newest first, or the one of exactly that title; else by its id."""
+    def titled(self, text: str, deleted: bool = False) -> list[ChatRow]:
+        """Find the chat with a number; else the one of exactly this title, else all whose title contains `text`, newest first.
+
+        Args:
+            deleted: search the deleted chats.
+        """
         part = folded(one_line(text))
-        rows = [row for row in self._rows(_NEWEST) if part in folded(row.title)]
+        rows = self.deleted() if deleted else self._rows(_NEWEST)
+        numbered = [row for row in rows if str(row.id) == part]
         exact = [row for row in rows if folded(row.title) == part]
-        if not rows and text.isascii() and text.isdigit() and len(text) < 16:
-            rows = self._rows("deleted_at IS NULL AND id = ?", int(text))
-        return exact[:1] or rows
+        return numbered or exact[:1] or [row for row in rows if part in folded(row.title)]
 
     def rename(self, id: int, title: str) -> None:
         """Give a chat a title.
@@ -273,7 +235,7 @@ def reading(path: Path | None = None, repair: bool = True) -> Iterator[Chats]:
     Raises:
         UserError: it cannot be read; says why and what to do.
     """
-    with Store(path, reading=True, repair=repair) as store:
+    with Store(path, repair=repair) as store:
         try:
             yield Chats(store)
         except sqlite3.Error as error:
@@ -293,9 +255,8 @@ def clean_title(title: str) -> str:
 
 
 def _row(row: Any) -> ChatRow:
-    id, title, created, changed, model, answers, parent, deleted_at = row
-    name, model = one_line(title), one_line(model)
-    return ChatRow(id, name, created, changed, model, answers, parent=parent, deleted=deleted_at is not None)
+    id, title, created, changed, model, answers, deleted_at = row
+    return ChatRow(id, one_line(title), created, changed, one_line(model), answers, deleted_at is not None)
 
 
 def _excerpt(text: str, word: str) -> tuple[str, str, str]:

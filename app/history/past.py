@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeAlias
 
 from ...engine.messages import Remember
 from ...errors import UserError
@@ -35,8 +33,6 @@ _ALIVE = """SELECT key, entries.id, length(text) FROM entries CROSS JOIN chats O
 _STATE = """SELECT count(*), total(deleted_at), (SELECT count(*) FROM entries WHERE key IS NOT NULL),
     (SELECT max(id) FROM entries WHERE key IS NOT NULL) FROM chats WHERE deleted_at IS NOT NULL"""
 """Query whose result changes with the stored answers, but not with the one being written."""
-
-Send: TypeAlias = Callable[[Remember], None]
 
 
 def past_folder() -> Path:
@@ -97,29 +93,28 @@ class PastSync:
         next_id: returns a fresh id for a command.
     """
 
-    def __init__(self, send: Send, next_id: Callable[[], int]) -> None:
+    def __init__(self, send: Callable[[Remember], None], next_id: Callable[[], int]) -> None:
         self._send = send
         self._next_id = next_id
         self._indexed: set[int] | None = None
         """Keys in the engine's index; None until it has reported them."""
         self._sent = set[int]()
         """Keys sent to the engine; an answer without tokens never gets into its index."""
-        self._files_state: tuple[int, ...] | None = None
-        self._rows_state: tuple[Any, ...] = ()
+        self._files_state: tuple[object, ...] = ()
+        self._rows_state: tuple[object, ...] = ()
         self._due = 0.0
         self._thread: threading.Thread | None = None
 
     def model_loaded(self) -> None:
         """Open the index of the loaded model's tokenizer."""
         self._indexed = None
-        self._files_state = None
         self._sent = set()
         self._send(Remember(self._next_id(), str(past_folder())))
 
     def set_indexed(self, keys: list[int]) -> None:
         """Record the keys that the engine's index holds."""
         self._indexed = set(keys)
-        self._files_state = None
+        self._files_state = ()
 
     def tick(self, idle: bool) -> None:
         """Start a synchronization if the history has changed. Called a few times a second; never waits.
@@ -130,13 +125,16 @@ class PastSync:
         if self._indexed is None or (self._thread is not None and self._thread.is_alive()) or monotonic() < self._due:
             return
         self._due = monotonic() + SETTLING
-        state = (*_modification_times(), idle)
+        file = history_file()
+        state = (_modified(file), _modified(file.with_name(f"{file.name}-wal")), idle)
         if state != self._files_state:
             self._files_state = state
             self._thread = threading.Thread(target=self._sync, args=(self._indexed, idle), name="past answers", daemon=True)
             self._thread.start()
 
     def _sync(self, indexed: set[int], idle: bool) -> None:
+        batch: list[list[int | str]] = []
+        length = 0
         try:
             with reading() as chats, chats.store.lock:
                 db = chats.store.db
@@ -145,22 +143,14 @@ class PastSync:
                     return
                 answers, older = draftable(db)
                 self._rows_state = state
-                batch: list[list[int | str]] = []
-                length = 0
                 for key, entry in answers.items() if idle else ():
-                    if key in indexed or key in self._sent:
-                        continue
-                    if length > BATCH:
-                        break
-                    row = db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()
-                    if row is not None:
-                        batch.append([key, row[0]])
-                        length += len(row[0])
+                    if length <= BATCH and key not in indexed and key not in self._sent:
+                        text = str(db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()[0])
+                        batch.append([key, text])
+                        length += len(text)
         except UserError:  # the recorder reports it
             return
         deleted = indexed - answers.keys() - older
-        if not batch and not deleted:
-            return
         self._sent = (self._sent - deleted) | {int(key) for key, _ in batch}
         folder = str(past_folder())
         if deleted:  # first, and alone: adding takes longer
@@ -169,12 +159,8 @@ class PastSync:
             self._send(Remember(self._next_id(), folder, batch[::-1]))
 
 
-def _modification_times() -> tuple[int, ...]:
-    file = history_file()
-    times = []
-    for path in (file, file.with_name(f"{file.name}-wal")):
-        try:
-            times.append(os.stat(path).st_mtime_ns)
-        except OSError:
-            times.append(0)
-    return tuple(times)
+def _modified(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -2,27 +2,126 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
-from collections import deque
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from ...errors import UserError
-from ..chat.about import SavableChat
-from ..chat.entries import Answer, Notice
-from ..chat.transcript import Transcript
+from ..attach.attachments import folded, split_attachments
+from ..chat.about import LOADED_WITH, About, SavableChat
+from ..chat.entries import Answer, ChatEntry, Notice, Prompt
+from ..chat.pieces import Pieces
+from ..chat.transcript import Fork, Transcript
+from ..saved.capture import frozen, model_body, settings_body
+from ..saved.chat_json import dump, entry_head, pieces_body, read_entry, run_json, steps_of, tail_of
+from ..saved.reading import BadFile, Table
 from ..text.amounts import short_path
+from ..text.cells import fit, one_line
 from . import take_notices
-from .store import Store, damaged, history_file, purge, trouble
-from .writing import ChatSnapshot, ChatTrack, catch_up, snapshot, write
+from .store import NEXT_TURN, Store, damaged, history_file, purge, searchable, stored, trouble
+
+TITLE_CELLS = 80
+"""Longest automatic title."""
 
 FLUSH_SECONDS = 0.4
 """Time between two snapshots of an answer. With the interface's interval (0.25 s) and the write it stays below a second."""
 
 RETRY_SECONDS = 3.0
 """Time between two tries while the disk is full or the database busy. Nothing is lost: each snapshot is the whole chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An entry's row in the database, and how much of it is written."""
+
+    id: int
+    runs: int = 0
+    """Number of an answer's runs."""
+    parts: int = 0
+    done: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The state of a chat in the database."""
+
+    chat: int
+    title: str
+    """Title set by the user; empty for an automatic one."""
+    rows: Mapping[ChatEntry, Row]
+    """Rows of all entries, those of other variants included."""
+    order: str
+    """Order of the entries, as column `ways` has it."""
+    identity: Any
+    """Identity of the database."""
+
+
+@dataclass(slots=True, eq=False)
+class ChatTrack:
+    """The history's record of a chat on the screen."""
+
+    title: str = ""
+    """Title set by the user; empty for an automatic one."""
+    quiet: int = 0
+    """Number of first entries that are no reason to write: those in the database, or in a file that was opened."""
+    written: Written | None = None
+    """The chat in the database, which only the writing thread changes; None before it is there."""
+
+    @property
+    def chat(self) -> int | None:
+        return self.written.chat if self.written else None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSnapshot:
+    """A chat at one moment."""
+
+    track: ChatTrack
+    path: Sequence[ChatEntry]
+    """The entries on the screen."""
+    forks: Sequence[Fork]
+    entries: Mapping[ChatEntry, ChatEntry]
+    """All entries, those of other variants included → themselves, or a copy of an answer that may grow meanwhile."""
+    title: str
+    model: str
+    about: dict[str, Any]
+    pieces: Pieces
+
+
+def snapshot(transcript: Transcript, about: About) -> ChatSnapshot:
+    """Take a snapshot of a chat: in a few microseconds, without a copy of any text."""
+    from ... import __version__
+
+    path = list(transcript.entries)
+    forks = [
+        Fork(fork.after, [[] if number == fork.at else list(end) for number, end in enumerate(fork.ends)], fork.at)
+        for fork in transcript.forks.values()
+    ]
+    every = [*path, *(entry for fork in forks for end in fork.ends for entry in end)]
+    model = model_body(about)
+    return ChatSnapshot(
+        transcript.track,
+        path,
+        forks,
+        entries={entry: frozen(entry) if isinstance(entry, Answer) else entry for entry in every},
+        title=transcript.track.title,
+        model=one_line(str(model.get("name") or model["asked"])),
+        about={
+            "model": model,
+            "settings": settings_body(about),
+            "load": {name: value for name in LOADED_WITH if (value := getattr(about.selection, name)) is not None},
+            "system": transcript.system,
+            "specchat": __version__,
+        },
+        pieces=about.pieces,
+    )
 
 
 class Recorder:
@@ -35,10 +134,10 @@ class Recorder:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._changed = threading.Condition()
-        self._waiting: dict[int, ChatSnapshot] = {}  # by track: the newest snapshot has all that the ones before had
+        self._waiting: dict[ChatTrack, ChatSnapshot] = {}  # the newest snapshot has all that the ones before had
         self._writing = False
         self._closing = False
-        self._sentences: deque[tuple[str, bool]] = deque()
+        self._sentences: list[tuple[str, bool]] = []
         self._failing = False
         self._last: tuple[Any, ...] = ()
         self._transcript: Transcript | None = None
@@ -62,8 +161,8 @@ class Recorder:
         self._transcript = transcript
         entries = transcript.entries
         answer = next((entry for entry in reversed(entries) if isinstance(entry, Answer)), None)
-        reason, revision = answer and answer.reason, transcript.variants.revision
-        state = (len(entries), id(entries[-1]) if entries else 0, transcript.track.title, reason, revision)
+        last = id(entries[-1]) if entries else 0
+        state = (len(entries), last, transcript.track.title, answer and answer.reason, transcript.revision)
         written = len(answer.runs) if answer else 0
         now = monotonic()
         if self._last == (state, written) or (self._last[:1] == (state,) and now < self._due):
@@ -74,17 +173,13 @@ class Recorder:
 
     def rename(self, chat: SavableChat, title: str) -> None:
         """Set the title of the chat on the screen; an empty one brings the automatic title back."""
-        track = self.track(chat.transcript)
-        track.title = title
+        self.track(chat.transcript).title = title
         self.note(chat)
 
     def branch(self, chat: SavableChat, title: str) -> Transcript:
         """Return a new chat with the entries of this one, which is saved first."""
         self.note(chat)
-        origin = chat.transcript
-        transcript = Transcript(list(origin.entries), origin.system)
-        transcript.track = ChatTrack(title=title, origin=self.track(origin))
-        return transcript
+        return Transcript(list(chat.transcript.entries), chat.transcript.system, track=ChatTrack(title))
 
     def track(self, transcript: Transcript) -> ChatTrack:
         if transcript.track is None:
@@ -95,7 +190,7 @@ class Recorder:
 
     def take_sentences(self) -> list[tuple[str, bool]]:
         """Return the sentences for the user since the last call; True marks a problem."""
-        sentences = [self._sentences.popleft() for _ in range(len(self._sentences))]
+        sentences, self._sentences = self._sentences, []
         return [(notice, "damaged" in notice) for notice in take_notices()] + sentences
 
     def settle(self, seconds: float = 10.0) -> bool:
@@ -122,8 +217,7 @@ class Recorder:
             path = short_path(self._path or history_file())
             self._say(
                 f"The end of the chat was not saved. {path} could not be written for {seconds:.0f} s. Check its disk, and "
-                "close other programs that use it.",
-                True,
+                "close other programs that use it."
             )
 
     def _worth(self, transcript: Transcript) -> bool:
@@ -132,22 +226,23 @@ class Recorder:
         first = track.quiet if track is not None else 0
         entries = transcript.entries
         # After a change of variants, the first entries are no longer those in the database.
-        if transcript.variants.revision or any(not isinstance(entry, Notice) for entry in entries[first:]):
+        if transcript.revision or any(not isinstance(entry, Notice) for entry in entries[first:]):
             self.track(transcript)
             return True
-        if track is None:
-            return False
-        # Entries taken back, a new title, or a new branch.
-        branched = track.chat is None and track.origin is not None
-        return len(entries) < first or track.title != track.known_title or branched
+        # Entries taken back, or a new title.
+        return track is not None and (len(entries) < first or track.title != (track.written.title if track.written else ""))
 
     def _hand_over(self, chat: SavableChat, transcript: Transcript) -> None:
         if self.off or not self._worth(transcript):
             return
         state = snapshot(transcript, chat.about())
         with self._changed:
-            self._waiting[id(state.track)] = state
+            self._waiting[state.track] = state
             self._changed.notify_all()
+
+    def _say(self, sentence: str, wrong: bool = True) -> None:
+        if (sentence, wrong) not in self._sentences:
+            self._sentences.append((sentence, wrong))
 
     # The thread
 
@@ -168,38 +263,42 @@ class Recorder:
                         with store.transaction() as db:
                             purge(db)
                             catch_up(db)
-                    for key in list(batch):
-                        self._write(store, batch[key])
-                        del batch[key]
+                    for track, state in list(batch.items()):
+                        with store.transaction() as db:
+                            written = write(db, state, store.identity)
+                        track.written = written
+                        del batch[track]
                     if self._failing:
                         self._failing = False
-                        self._say("The chat is being saved in the history again.", False)
+                        self._say("The chat is being saved in the history again.", wrong=False)
                 except (sqlite3.Error, UserError) as error:
                     with self._changed:
                         self._waiting = {**batch, **self._waiting}
-                    if store is not None and isinstance(error, sqlite3.Error) and damaged(error):
+                    if store is not None and damaged(error):
                         store.close()
                         store = Store(self._path, broken=store.identity)
                         continue
                     wrong = trouble(error, store.path) if store is not None else str(error)
-                    if self._closing:
-                        if self._waiting and (f"The chat is not being saved. {wrong}", True) not in self._sentences:
-                            self._say(f"The end of the chat was not saved. {wrong}", True)
-                        return
                     if not self._failing:
                         self._failing = True
-                        self._say(f"The chat is not being saved. {wrong}", True)
+                        self._say(f"The chat is not being saved. {wrong}")
+                    if self._closing:
+                        return
                 finally:
                     with self._changed:
                         self._writing = False
                         self._changed.notify_all()
-                if not self._next():
-                    return
+                with self._changed:
+                    if self._failing:
+                        self._changed.wait_for(lambda: self._closing, RETRY_SECONDS)
+                    else:
+                        self._changed.wait_for(lambda: self._waiting or self._closing)
+                    if self._closing and not self._waiting:
+                        return
         except Exception as error:  # the thread must report its own end
             self._say(
                 f"The history failed ({type(error).__name__}: {error}). The chat continues without being saved. Please "
-                "report this.",
-                True,
+                "report this."
             )
         finally:
             if store is not None:
@@ -209,24 +308,121 @@ class Recorder:
                 self._waiting.clear()
                 self._changed.notify_all()
 
-    def _next(self) -> bool:
-        """Wait for work; False if there is none and the recorder is closing."""
-        with self._changed:
-            if self._failing and not self._closing:
-                self._changed.wait_for(lambda: self._closing, RETRY_SECONDS)
-            else:
-                self._changed.wait_for(lambda: self._waiting or self._closing)
-            return bool(self._waiting) or not self._closing
 
-    def _write(self, store: Store, state: ChatSnapshot) -> None:
-        with store.transaction() as db:
-            written = write(db, state, store.identity)
-        track = state.track
-        track.chat = written.chat
-        track.rows = written.rows
-        track.order = written.order
-        track.identity = written.identity
-        track.known_title = written.known_title
+def automatic_title(entries: Sequence[ChatEntry]) -> str:
+    """Return the first prompt on one line, without its attachments unless there is nothing else."""
+    first = next((entry.text for entry in entries if isinstance(entry, Prompt)), "")
+    if first.startswith("Attached "):
+        first = split_attachments(first)[0].strip() or folded(first)
+    return fit(one_line(first[:2000]), TITLE_CELLS) or "(empty)"
 
-    def _say(self, sentence: str, wrong: bool) -> None:
-        self._sentences.append((sentence, wrong))
+
+def write(db: sqlite3.Connection, state: ChatSnapshot, identity: Any) -> Written:
+    """Bring a chat's rows up to date, in a transaction.
+
+    Args:
+        identity: identity of the database, so that ids of another one are not taken for its own.
+
+    Returns:
+        the chat's new state, valid once the transaction is committed.
+    """
+    before = state.track.written
+    at = time()
+    present = None
+    if before is not None and before.identity == identity:
+        present = db.execute("SELECT ways FROM chats WHERE id = ?", (before.chat,)).fetchone()
+    title = stored(state.title or automatic_title(state.path))
+    if before is None or present != (before.order,):  # else another specchat continued it: its rows stay, this is a new chat
+        before = None
+        chat = db.execute(
+            f"INSERT INTO chats (title, named, created, changed, model, turn, about) VALUES (?, ?, ?, ?, '', {NEXT_TURN}, '')",
+            (title, bool(state.title), at, at),
+        ).lastrowid
+        assert chat is not None
+    else:
+        chat = before.chat
+        if state.title != before.title:
+            db.execute("UPDATE chats SET title = ?, named = ? WHERE id = ?", (title, bool(state.title), chat))
+    old_rows = before.rows if before else {}
+    rows = {
+        entry: _write_entry(db, chat, entry, now, old_rows.get(entry), state.pieces) for entry, now in state.entries.items()
+    }
+
+    def ids(entries: Sequence[ChatEntry]) -> list[int]:
+        return [rows[entry].id for entry in entries]
+
+    forks = [[rows[fork.after].id if fork.after else 0, fork.at, [*map(ids, fork.ends)]] for fork in state.forks]
+    order = json.dumps([ids(state.path), forks])
+    answers = sum(isinstance(entry, Answer) for entry in state.path)
+    values = (stored(state.model), stored(dump(state.about)), answers, order, chat)
+    db.execute("UPDATE chats SET model = ?, about = ?, answers = ?, ways = ? WHERE id = ?", values)
+    if before and any(row is not old_rows.get(entry) for entry, row in rows.items()):
+        # A chat that continues is no longer deleted.
+        db.execute(f"UPDATE chats SET changed = ?, turn = {NEXT_TURN}, deleted_at = NULL WHERE id = ?", (at, chat))
+    return Written(chat, state.title, rows, order, identity)
+
+
+def _write_entry(db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatEntry, row: Row | None, pieces: Pieces) -> Row:
+    """Bring an entry's row up to date and return it. `now` is the entry, or the copy of an answer that may grow."""
+    if row is not None and row.done:
+        return row
+    if row is None:
+        id = db.execute("INSERT INTO entries (chat, json) VALUES (?, '')", (chat,)).lastrowid
+        assert id is not None
+        row = Row(id, done=False)
+    done = entry is now
+    # The thought is in the parts, and takes long to put together at every flush.
+    head = entry_head(now if done or not isinstance(now, Answer) else replace(now, runs=[]))
+    head.pop("text", None)
+    if isinstance(now, Answer):
+        steps = steps_of(now)
+        if steps > row.runs:
+            token_ids: set[int] = set()
+            runs = ", ".join(run_json(now, index, token_ids) for index in range(row.runs, steps))
+            texts = dump(pieces_body(token_ids, now.pieces if len(now.pieces) else pieces))
+            part = zlib.compress(stored(f'{{"runs": [{runs}], "pieces": {texts}}}').encode())
+            db.execute("INSERT INTO parts VALUES (?, ?, ?)", (row.id, row.parts, part))
+            row = replace(row, runs=steps, parts=row.parts + 1)
+        head["tail"] = tail_of(now, steps)
+    db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(dump(head)), row.id))
+    if done:
+        _finish(db, row.id, now)
+    return replace(row, done=done)
+
+
+def _finish(db: sqlite3.Connection, id: int, entry: ChatEntry) -> None:
+    """Index an entry for the search, and an answer for those that draft from past ones."""
+    text = stored(entry.text)
+    key = None
+    if isinstance(entry, Answer) and text:
+        key = int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 1
+    db.execute("UPDATE entries SET text = ?, key = ? WHERE id = ?", (text, key, id))
+    if not isinstance(entry, Notice):
+        db.execute("INSERT OR REPLACE INTO words (rowid, text) VALUES (?, ?)", (id, searchable(text)))
+
+
+def catch_up(db: sqlite3.Connection) -> None:
+    """Index the answers that were being written when specchat was killed, in a transaction. If another specchat is still
+    writing one, it replaces the text later."""
+    for id, body in db.execute("SELECT id, json FROM entries WHERE text IS NULL").fetchall():
+        answer = read_row(db, id, None, body)
+        head = {**json.loads(body), **entry_head(answer)}
+        db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(dump(head)), id))
+        _finish(db, id, answer)
+
+
+def read_row(db: sqlite3.Connection, id: int, text: str | None, body: str) -> ChatEntry:
+    """Return the entry in a row of `entries`; of an answer whose runs are damaged, its text alone."""
+    head = json.loads(body)
+    runs: list[Any] = []
+    pieces: dict[str, Any] = {}
+    try:
+        for (part,) in db.execute("SELECT json FROM parts WHERE entry = ? ORDER BY part", (id,)):
+            more = json.loads(zlib.decompress(part))
+            runs += more["runs"]
+            pieces |= more["pieces"]
+        return read_entry(Table({**head, "text": text or "", "runs": runs, "pieces": pieces}))
+    except (BadFile, zlib.error, ValueError, KeyError, TypeError, RecursionError):
+        answer = Answer(one_line(head["method"]), one_line(head["label"]))
+        answer.finish("damaged", text or "")
+        return answer

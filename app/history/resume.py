@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...engine.options import ANSWERING
-from ...errors import UserError, counted
+from ...errors import UserError
 from ..chat.about import LOADED_WITH
-from ..settings.checks import checked
-from ..settings.fields import Settings
-from ..text.cells import folded, one_line
+from ..settings.fields import Settings, checked
+from ..settings.precedence import layers_of
+from ..text.cells import one_line
 
 if TYPE_CHECKING:
     from .chats import ChatRow, Chats, OpenedChat
@@ -25,14 +25,14 @@ def chat_settings(opened: OpenedChat) -> dict[str, Any]:
     """Return a chat's own settings by dotted keys, without invalid ones."""
     body = opened.settings
     values = {name: body.get(name) for name in PLAIN_SETTINGS}
-    for name, table in body.get("methods", {}).items():
-        values |= {f"methods.{name}.{key}": value for key, value in table.items()}
-    values |= {f"sampling.{key}": value for key, value in body.get("sampling", {}).items()}
+    for name, table in {**body.get("methods", {}), "sampling": body.get("sampling", {})}.items():
+        above = "sampling" if name == "sampling" else f"methods.{name}"
+        values |= {f"{above}.{key}": value for key, value in table.items()}
     out = {}
     for key, value in values.items():
         if value is not None:
             with suppress(UserError):  # written by another version of specchat
-                out[key] = checked(key, value, key)
+                out[key] = checked(key, value)
     return out
 
 
@@ -44,20 +44,17 @@ def chat_model(opened: OpenedChat) -> tuple[str, dict[str, Any]]:
     return opened.model.get("asked", ""), options
 
 
-def resume_settings(settings: Settings, opened: OpenedChat, options: Mapping[str, Any] | None = None) -> Settings:
+def resume_settings(settings: Settings, opened: OpenedChat, options: Collection[str] = ()) -> Settings:
     """Return the settings with which a chat continues.
 
     Args:
-        options: those given on the command line, which override the chat's own.
+        options: keys of those given on the command line, which override the chat's own.
     """
-    from ..settings.precedence import layers_of
-
-    options = options or {}
+    layers = layers_of(settings)
     model, load = chat_model(opened)
     if not model or "model" in options:
         model = settings.model
         load = {name: getattr(settings, name) for name in LOADED_WITH}
-    layers = layers_of(settings)
     overridden = {*options, *(layers.preset if "preset" in options else ())}
     # A system prompt set by hand stays in the settings, for new chats; the opened chat has its own in its transcript.
     system = {key: value for key, value in layers.chat.items() if key == "system"}
@@ -67,31 +64,12 @@ def resume_settings(settings: Settings, opened: OpenedChat, options: Mapping[str
     return replace(merged, model=model, **loading)
 
 
-def welcome(opened: OpenedChat, loading: str) -> str:
-    """Return the notice above an opened chat; `loading` names its model if that is being loaded, else ''."""
-    sentences = [f"Opened {opened.title}."]
-    if loading:
-        sentences.append(f"Loading its model, {one_line(loading)}.")
-    if opened.damaged:
-        sentences.append(damage(opened))
-    return " ".join(sentences)
-
-
 def resume_notices(opened: OpenedChat, model: str) -> list[str]:
     """Return the notices for a chat that specchat starts with; `model` is the one being loaded, as the user named it."""
-    notices = [damage(opened)] if opened.damaged else []
     previous = opened.model.get("asked")
-    if previous and previous != model:
-        notices.append(
-            f"This chat was with {one_line(previous)} and continues with {one_line(model)}. Switch back with /model."
-        )
-    return notices
-
-
-def damage(opened: OpenedChat) -> str:
-    """Explain what is left of a chat with damaged steps."""
-    answers = counted(opened.damaged, "answer")
-    return f"The history is damaged. Only the text of {answers} in this chat is left, without colours and figures."
+    if not previous or previous == model:
+        return []
+    return [f"This chat was with {one_line(previous)} and continues with {one_line(model)}. Switch back with /model."]
 
 
 def find(text: str | None) -> OpenedChat | str:
@@ -107,14 +85,11 @@ def find(text: str | None) -> OpenedChat | str:
     from .chats import reading
 
     with reading() as chats:
-        if text is None:
-            return chats.open(chats.latest().id)
-        if not text.strip():
-            chats.latest()  # raises if there is none
-            return ""
-        if not (rows := chats.titled(text)):
-            if chats.search(text, 1):
-                return text
+        if text is None or not (text := text.strip()):
+            last = chats.latest()  # raises if there is none
+            return chats.open(last.id) if text is None else ""
+        rows = chats.titled(text)
+        if not rows and not chats.search(text, 1):
             raise UserError(f"No chat contains {text!r}. `specchat --resume` lists all chats.")
         return chats.open(rows[0].id) if len(rows) == 1 else text
 
@@ -125,10 +100,7 @@ def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
     Raises:
         UserError: there is none, or there are several.
     """
-    if text.isascii() and text.isdigit() and len(text) < 16:
-        return chats.row(int(text))
-    part = folded(one_line(text))
-    rows = [row for row in chats.deleted() if part in folded(row.title)] if deleted else chats.titled(text)
+    rows = chats.titled(text, deleted)
     if not rows:
         raise UserError(f"No chat is called {one_line(text)!r}. `specchat chats list` shows their numbers and titles.")
     if len(rows) > 1:

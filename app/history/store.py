@@ -1,4 +1,15 @@
-"""The database file: open it, create it if missing, move it aside if it is damaged or from an older specchat."""
+"""The database file: open it, create it if missing, move it aside if it is damaged or from an older specchat.
+
+    chats    one row a chat, with the order of its entries and its variants
+    entries  prompts, answers and notices, as in an export (docs/files.md)
+    parts    the runs of an answer in parts, each as it was flushed: zlib of JSON
+    words    the full-text index of entries, by id
+    sent     messages that were sent, for the up key
+    drafts   unsent text, a row for each running specchat
+
+The index is of trigrams, so that any part of a word is found, in code and in scripts without spaces too; unicode61 finds whole
+words only. It keeps no positions (a sixth of the size): SQLite looks at a candidate's text again.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +23,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryFile
-from threading import Lock, RLock
+from threading import RLock
 from time import monotonic, sleep, time
 from typing import TypeAlias
 
@@ -21,81 +31,101 @@ from ... import plain_file
 from ...errors import UserError
 from ..settings.locations import data_folder
 from ..text.amounts import short_path
+from ..text.cells import folded
 from . import notices
-from .schema import SCHEMA, TABLES, VERSION
 
 NAME = "history.db"
 
 BUSY_SECONDS = 5.0
 """Longest wait for another specchat's write; theirs take milliseconds."""
 
-DAY_SECONDS = 24 * 3600.0
-
-KEPT_SECONDS = 30 * DAY_SECONDS
+KEPT_SECONDS = 30 * 24 * 3600.0
 """Time for which a deleted chat can be brought back."""
 
-_creating = Lock()
-"""Held while a new file has a descriptor outside of SQLite, so that no other thread has it open then."""
+LEAST_ROOM = 65536
+"""Free bytes below which a disk counts as full: SQLite's shared memory takes half of them."""
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode of a file."""
 
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+VERSION = 8
+"""The schema's version, in `PRAGMA user_version`."""
 
-LEAST_ROOM = 65536
-"""Free bytes below which a disk counts as full: SQLite's shared memory takes half of them."""
+NEXT_TURN = "(SELECT coalesce(max(turn), 0) + 1 FROM chats)"
+"""SQL for the new `turn` of a chat that changes."""
+
+SCHEMA = (
+    """CREATE TABLE chats (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        title TEXT NOT NULL,
+        created REAL NOT NULL,  -- seconds since 1970, like every time here
+        changed REAL NOT NULL,
+        model TEXT NOT NULL,  -- its name, for the list
+        answers INTEGER NOT NULL DEFAULT 0,  -- how many it has
+        deleted_at REAL,
+        named INTEGER NOT NULL DEFAULT 0,  -- whether the user set the title: it stays when the first prompt changes
+        turn INTEGER NOT NULL DEFAULT 0,  -- counts changes of all chats: clocks may be set back
+        ways TEXT NOT NULL DEFAULT '[[], []]',  -- JSON: ids on the screen; of each fork (id before it, number shown, ids)
+        about TEXT NOT NULL  -- JSON: model, settings, load, system, specchat (the version)
+    )""",
+    # For the list, their number and the next turn alike.
+    "CREATE INDEX chats_by_turn ON chats (turn DESC, id DESC, deleted_at)",
+    """CREATE TABLE entries (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        text TEXT,  -- NULL while an answer is being written, and once specchat was killed meanwhile
+        key INTEGER,  -- of an answer's text, the same for the same text; NULL while it is being written
+        json TEXT NOT NULL  -- all but an answer's runs and token texts
+    )""",
+    "CREATE INDEX entries_by_chat ON entries (chat)",
+    "CREATE INDEX entries_open ON entries (id) WHERE text IS NULL",
+    "CREATE INDEX entries_by_key ON entries (key) WHERE key IS NOT NULL",
+    """CREATE TABLE parts (
+        entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+        part INTEGER NOT NULL,
+        json BLOB NOT NULL,
+        PRIMARY KEY (entry, part)
+    )""",
+    "CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'trigram', detail = 'none')",
+    "CREATE TRIGGER entries_gone AFTER DELETE ON entries BEGIN DELETE FROM words WHERE rowid = old.id; END",
+    "CREATE TABLE sent (id INTEGER PRIMARY KEY AUTOINCREMENT, json TEXT NOT NULL)",
+    "CREATE TABLE drafts (owner TEXT PRIMARY KEY, json TEXT NOT NULL)",
+)
+
+
+def stored(text: str) -> str:
+    """Return a text without lone surrogates, which SQLite cannot store."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def searchable(text: str) -> str:
+    """Return the text as the index stores it. The tokenizer stops at a nul byte."""
+    return folded(stored(text.replace("\0", " ")))
 
 
 def history_file() -> Path:
     return data_folder() / NAME
 
 
-def damaged(error: sqlite3.Error) -> bool:
+def damaged(error: Exception) -> bool:
     """Whether an error says that the file is no longer a sound database."""
-    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def trouble(error: Exception, path: Path) -> str:
     """Explain an error of the database and what to do, in a sentence or two."""
     # An OSError's text has the path in it, which may hold any words.
-    words = "" if isinstance(error, OSError) else str(error)
-    number = error.errno if isinstance(error, OSError) else None
+    reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
     # On a full disk there is no room for SQLite's shared memory, which it calls an I/O error.
-    if "disk is full" in words or number == errno.ENOSPC or ("disk I/O" in words and _room(path.parent) < LEAST_ROOM):
+    full = "disk is full" in reason or getattr(error, "errno", None) == errno.ENOSPC
+    if full or ("disk I/O" in reason and shutil.disk_usage(path.parent).free < LEAST_ROOM):
         return f"The disk with {short_path(path.parent)} is full. Free some space there."
-    if "readonly" in words or number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return (
-            f"{short_path(path)} is not writable. Make the file and its folder writable, or set SPECCHAT_DATA to another "
-            "folder."
-        )
-    if number == errno.ENOLCK or ("lock" in words and not _has_locks(path.parent)):
-        return (
-            f"The disk with {short_path(path.parent)} has no file locks, so no history can be kept there. Set SPECCHAT_DATA to "
-            "a folder on another disk."
-        )
-    if "locked" in words:
+    if "locked" in reason:
         return f"Another program has been using {short_path(path)} for {BUSY_SECONDS:.0f} s. Close that program."
-    if "unable to open" in words:
-        return f"Cannot open {short_path(path)}. Make its folder readable and writable, or set SPECCHAT_DATA to another folder."
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return f"{short_path(path)} cannot be used ({reason}). Check the file, or set SPECCHAT_DATA to another folder."
-
-
-def _has_locks(folder: Path) -> bool:
-    """Whether files can be locked on a disk, which some network disks refuse."""
-    with suppress(OSError), TemporaryFile(dir=folder) as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-    return True
-
-
-def _room(folder: Path) -> int:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return LEAST_ROOM
+    return (
+        f"{short_path(path)} cannot be used ({reason}). Make the file and its folder writable, or set SPECCHAT_DATA to another "
+        "folder."
+    )
 
 
 class Store:
@@ -104,34 +134,28 @@ class Store:
     Args:
         path: the file; the user's own if None. Created with its folder if missing.
         broken: `identity` of a file that is known to be damaged.
-        reading: fall back to reading if it cannot be written.
         repair: move a damaged or old file aside and begin an empty one, with an entry in `notices`.
 
     Raises:
         UserError: it cannot be used; says why and what to do.
     """
 
-    def __init__(
-        self, path: Path | None = None, *, broken: Identity | None = None, reading: bool = False, repair: bool = True
-    ) -> None:
+    def __init__(self, path: Path | None = None, *, broken: Identity | None = None, repair: bool = True) -> None:
         self.path = path or history_file()
         self.lock = RLock()
         self.identity = self._on_disk()
         try:
-            if broken is not None and broken == self.identity:
-                raise _not_ours()
-            self.db = self._open()
-        except (sqlite3.Error, OSError) as error:
-            if reading and (db := self._open_to_read()) is not None:
-                self.db = db
-                return
-            if isinstance(error, OSError) or not damaged(error) or not repair:
-                raise UserError(trouble(error, self.path)) from None
             try:
+                if broken is not None and broken == self.identity:
+                    raise _not_ours()
+                self.db = self._open()
+            except sqlite3.Error as error:
+                if not damaged(error) or not repair:
+                    raise
                 self._move_aside()
                 self.db = self._open()
-            except (sqlite3.Error, OSError) as second:
-                raise UserError(trouble(second, self.path)) from None
+        except (sqlite3.Error, OSError) as error:
+            raise UserError(trouble(error, self.path)) from None
 
     def close(self) -> None:
         with self.lock:
@@ -169,64 +193,40 @@ class Store:
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        real = Path(os.path.realpath(self.path))  # where SQLite has its other files too
+        if self.path.exists():
+            plain_file.require_ordinary(self.path.stat())  # a pipe would hang
+        real = os.path.realpath(self.path)  # where SQLite has its other files too
         plain_file.databases.update(Path(f"{real}{suffix}") for suffix in ("", "-wal", "-shm"))
-        with suppress(FileExistsError):
-            _create(real)
-        plain_file.require_ordinary(self.path.stat())
-        if not os.access(self.path, os.R_OK | os.W_OK):  # SQLite would open it for reading only
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        if not self.path.stat().st_size and not _has_locks(self.path.parent):  # SQLite would wait for another program
-            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-        self.identity = self._on_disk()
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            self._check(db)  # before anything is written
+            version = _version(db)
+            if version > VERSION:
+                raise UserError(
+                    f"{short_path(self.path)} was written by a newer specchat. Update this one (`pipx upgrade specchat`), or "
+                    "set SPECCHAT_DATA to another folder."
+                )
+            if version not in (0, VERSION):
+                raise _not_ours()
+            # Not through a descriptor: closing one of a file drops the locks that SQLite has on it, in the whole process.
+            with suppress(PermissionError):
+                self.path.chmod(0o600)  # SQLite gives its other files the same mode
+            self.identity = self._on_disk()
             _use_wal(db)
             # A crash of the machine may lose the last moments; a crash of specchat loses nothing.
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA foreign_keys = ON")
-            if not _version(db):
+            if not version:
                 self._begin(db)
         except BaseException:
             db.close()
             raise
         return db
 
-    def _open_to_read(self) -> sqlite3.Connection | None:
-        """Open the database on a disk that is full or read-only; None if it cannot be read either."""
-        if not self.path.is_file():
-            return None
-        # On a full disk there is no room for SQLite's shared memory; an immutable database does without.
-        for mode in ("mode=ro", "immutable=1"):
-            with suppress(sqlite3.Error):
-                uri = f"{self.path.absolute().as_uri()}?{mode}"
-                db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-                try:
-                    if _version(db) == VERSION and _tables(db) >= TABLES:
-                        return db
-                    db.close()
-                except BaseException:
-                    db.close()
-                    raise
-        return None
-
-    def _check(self, db: sqlite3.Connection) -> None:
-        """Raise an error unless the file is empty or a history of this version."""
-        version = _version(db)
-        if version > VERSION:
-            raise UserError(
-                f"{short_path(self.path)} was written by a newer specchat. Update this one (`pipx upgrade specchat`), or set "
-                "SPECCHAT_DATA to another folder."
-            )
-        if version and (version != VERSION or not _tables(db) >= TABLES):
-            raise _not_ours()
-
     def _begin(self, db: sqlite3.Connection) -> None:
         db.execute("BEGIN EXCLUSIVE")
         try:
             if not _version(db):  # another specchat may have been faster
-                if _tables(db):
+                if db.execute("SELECT 1 FROM sqlite_master").fetchone():
                     raise _not_ours()
                 for statement in SCHEMA:
                     db.execute(statement)
@@ -241,7 +241,9 @@ class Store:
         with _alone(self.path.parent):
             if self.moved:  # another specchat did it
                 return
-            aside = self._aside()
+            stem = f"{self.path.stem}-aside-{datetime.now():%Y-%m-%d-%H%M%S}"
+            names = (f"{stem}{f'-{number}' if number else ''}{self.path.suffix}" for number in count())
+            aside = next(path for path in map(self.path.with_name, names) if not path.exists())
             for suffix in ("-wal", "-shm", ""):
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
@@ -250,33 +252,12 @@ class Store:
             "started."
         )
 
-    def _aside(self) -> Path:
-        """Create an empty file of a free name next to the database."""
-        for number in count(1):
-            suffix = f"-{number}" if number > 1 else ""
-            path = self.path.with_name(f"{self.path.stem}-aside-{_now()}{suffix}{self.path.suffix}")
-            with suppress(FileExistsError):
-                _create(path)
-                return path
-        raise AssertionError
-
     def _on_disk(self) -> Identity | None:
         try:
             status = self.path.stat()
         except OSError:
             return None
         return status.st_dev, status.st_ino
-
-
-def _create(path: Path) -> None:
-    """Create an empty private file; SQLite gives its other files the same mode.
-
-    The file must not exist yet: closing a descriptor of a file drops all the locks that this process has on it. SQLite would
-    not notice, another specchat would take itself for the last one and delete the write-ahead log, and all later writes would
-    be lost.
-    """
-    with _creating:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 @contextmanager
@@ -305,21 +286,13 @@ def _use_wal(db: sqlite3.Connection) -> None:
             sleep(0.01)
 
 
-def purge(db: sqlite3.Connection, now: float | None = None) -> int:
-    """Remove chats that were deleted KEPT_SECONDS ago, in a transaction; returns their number. As a clock may be ahead for a
-    while, that time must also lie between the deletion and another chat's change of at least a day ago."""
-    now = time() if now is None else now
-    later = "SELECT 1 FROM chats AS other WHERE other.changed BETWEEN chats.deleted_at + ? AND ?"
-    times = (now - KEPT_SECONDS, KEPT_SECONDS, now - DAY_SECONDS)
-    return db.execute(f"DELETE FROM chats WHERE deleted_at < ? AND EXISTS ({later})", times).rowcount
+def purge(db: sqlite3.Connection) -> None:
+    """Remove chats that were deleted KEPT_SECONDS ago, in a transaction."""
+    db.execute("DELETE FROM chats WHERE deleted_at < ?", (time() - KEPT_SECONDS,))
 
 
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _tables(db: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def _not_ours() -> sqlite3.DatabaseError:
@@ -327,7 +300,3 @@ def _not_ours() -> sqlite3.DatabaseError:
     error = sqlite3.DatabaseError("not a history")
     error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
     return error
-
-
-def _now() -> str:
-    return datetime.now().strftime("%Y-%m-%d-%H%M%S")

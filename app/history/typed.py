@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
@@ -11,33 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ... import plain_file
 from ...errors import UserError
-from ..settings.locations import data_folder
 from ..text.cells import has_words
-from .schema import stored
 
 if TYPE_CHECKING:
-    from .store import Identity, Store
+    from .store import Store
 
 MOST_MESSAGES = 1000
 """Most messages that are kept."""
 
-MOST_CHARACTERS = 1_000_000
-"""Most characters of all kept messages: the oldest go."""
-
-MOST_ONE = 100_000
+MOST_CHARACTERS = 30_000
 """Most characters of a message with its pastes; a longer one is kept while its chat is open."""
 
 NEW = 0
 """Id of a chat that the history does not have yet."""
-
-_OLD = f"""DELETE FROM sent WHERE id IN (SELECT id FROM (
-    SELECT id, row_number() OVER newest AS number, sum(length(json)) OVER newest AS size FROM sent
-    WINDOW newest AS (ORDER BY id DESC)
-) WHERE number > {MOST_MESSAGES} OR size > {MOST_CHARACTERS})"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +42,8 @@ class Typed:
         return {"text": self.text, "pastes": {chip: text for chip, text in self.pastes.items() if chip in self.text}}
 
 
-def sent_before(path: Path | None = None) -> list[Typed]:
-    """Return the sent messages, oldest first, none twice in a row.
-
-    Raises:
-        UserError: the history cannot be read.
-    """
-    from .chats import reading
-
-    with reading(path) as chats:
-        bodies = chats.store.db.execute("SELECT json FROM sent ORDER BY id").fetchall()
-    messages = [Typed(**json.loads(body)) for (body,) in bodies]
-    return [[*same][-1] for _, same in groupby(messages, key=lambda message: message.text)]
-
-
-def keep_sent(typed: Typed, path: Path | None = None) -> None:
-    """Add a sent message, unless it is too long.
-
-    Raises:
-        UserError: the history cannot be written.
-    """
-    body = _dumped(typed.body)
-    if len(body) <= MOST_ONE:
-        with _changing(path) as store:
-            store.db.execute("INSERT INTO sent (json) VALUES (?)", (body,))
-            store.db.execute(_OLD)
+Typing: TypeAlias = tuple[int, dict[int, list[Typed]]]
+"""Id of the chat on the screen, and the unsent messages by chat."""
 
 
 @contextmanager
@@ -95,15 +61,40 @@ def _changing(path: Path | None) -> Iterator[Store]:
             raise UserError(trouble(error, store.path)) from None
 
 
+def _dumped(body: Any) -> str:
+    # Half a character, which SQLite cannot store, becomes a question mark.
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def sent_before(path: Path | None = None) -> list[Typed]:
+    """Return the sent messages, oldest first, none twice in a row.
+
+    Raises:
+        UserError: the history cannot be read.
+    """
+    with _changing(path) as store:
+        bodies = store.db.execute("SELECT json FROM sent ORDER BY id").fetchall()
+    messages = [Typed(**json.loads(body)) for (body,) in bodies]
+    return [[*same][-1] for _, same in groupby(messages, key=lambda message: message.text)]
+
+
+def keep_sent(typed: Typed, path: Path | None = None) -> None:
+    """Add a sent message, unless it is too long.
+
+    Raises:
+        UserError: the history cannot be written.
+    """
+    body = _dumped(typed.body)
+    if len(body) <= MOST_CHARACTERS:
+        with _changing(path) as store:
+            store.db.execute("INSERT INTO sent (json) VALUES (?)", (body,))
+            store.db.execute("DELETE FROM sent WHERE id <= (SELECT max(id) FROM sent) - ?", (MOST_MESSAGES,))
+
+
 def matching(history: Iterable[str], query: str, most: int = 200) -> list[str]:
     """Return the messages that have every word of a query, newest first, each once."""
-    out: dict[str, None] = {}
-    for text in reversed(list(history)):
-        if text not in out and has_words(text, query):
-            out[text] = None
-            if len(out) == most:
-                break
-    return list(out)
+    found = dict.fromkeys(text for text in reversed(list(history)) if has_words(text, query))
+    return list(found)[:most]
 
 
 def step_back(history: list[str], at: int, prefix: str, step: int) -> int | None:
@@ -115,31 +106,21 @@ def step_back(history: list[str], at: int, prefix: str, step: int) -> int | None
         prefix: the typed text; an empty one matches every message.
         step: −1 for older ones, 1 for newer ones.
     """
-    to = at + step
-    while 0 <= to < len(history):
-        if history[to].startswith(prefix):
-            return to
-        to += step
-    return None
-
-
-Typing: TypeAlias = tuple[int, dict[int, list[Typed]]]
-"""Id of the chat on the screen, and the unsent messages by chat."""
+    numbers = range(at + step, len(history) if step > 0 else -1, step)
+    return next((number for number in numbers if history[number].startswith(prefix)), None)
 
 
 class Drafts:
     """The unsent text of this specchat, a row of the database, and that of others that have ended.
 
-    A running specchat holds a lock on a byte of a file next to the database: the byte at its row's id.
+    A row's owner is the id of a process, and the time as a process may get the id of one that has ended.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.by_chat: dict[int, list[Typed]] = {}
         """Chat id or NEW → its unsent messages, the text in the input box last."""
-        self._row: int | None = None
-        self._identity: Identity | None = None
-        self._locks = -1
+        self._owner = f"{os.getpid()} {time_ns()}"
         self._lock = threading.Lock()
         self._closed = False
 
@@ -148,23 +129,25 @@ class Drafts:
         return current, {chat: messages for chat, messages in self.by_chat.items() if messages}
 
     def take_over(self) -> list[Typed]:
-        """Adopt the unsent text of specchats that have ended; returns that of their input boxes, oldest first.
+        """Take over the unsent text of specchats that have ended, as this one's.
+
+        Returns:
+            the messages that were on their screens or in new chats, oldest first.
 
         Raises:
             UserError: the history cannot be written.
         """
         last: list[Typed] = []
         with _changing(self.path) as store:
-            for row, body in store.db.execute("SELECT id, json FROM drafts ORDER BY id").fetchall():
-                if self._hold(row):
+            for owner, body in store.db.execute("SELECT owner, json FROM drafts ORDER BY rowid").fetchall():
+                if not _runs(int(owner.split()[0])):
                     current, drafts = json.loads(body)
                     by_chat = {int(chat): [Typed(**message) for message in messages] for chat, messages in drafts.items()}
                     last += by_chat.pop(current, []) + by_chat.pop(NEW, [])
                     self.by_chat |= by_chat
-                    store.db.execute("DELETE FROM drafts WHERE id = ?", (row,))
-            if last or self.by_chat:
-                self.by_chat[NEW] = last
-                self._put(store, self.typing(NEW))
+                    store.db.execute("DELETE FROM drafts WHERE owner = ?", (owner,))
+            self.by_chat[NEW] = last
+            self._put(store, self.typing(NEW))
         return last
 
     def write(self, typing: Typing) -> None:
@@ -175,57 +158,34 @@ class Drafts:
         """
         with self._lock:
             if not self._closed:
-                self._write(typing)
+                with _changing(self.path) as store:
+                    self._put(store, typing)
 
-    def close(self, typing: Typing | None = None) -> None:
-        """Write the last of the unsent text, and release it for the next specchat.
+    def close(self, typing: Typing) -> None:
+        """Write the last of the unsent text.
 
         Raises:
             UserError: the history cannot be written.
         """
         with self._lock:  # text that a thread has yet to write is older
             self._closed = True
-            try:
-                if typing is not None:
-                    self._write(typing)
-            finally:
-                if self._locks >= 0:
-                    os.close(self._locks)
-                    self._locks = -1
-
-    def _write(self, typing: Typing) -> None:
-        if typing[1] or self._row is not None:
             with _changing(self.path) as store:
                 self._put(store, typing)
 
     def _put(self, store: Store, typing: Typing) -> None:
         current, drafts = typing
-        if store.identity != self._identity:
-            self._row = None
-            self._identity = store.identity
-        if not drafts:
-            store.db.execute("DELETE FROM drafts WHERE id = ?", (self._row,))
-            return
-        body = _dumped([current, {chat: [message.body for message in messages] for chat, messages in drafts.items()}])
-        upsert = "INSERT INTO drafts VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET json = ?2"
-        if self._row is None:
-            self._row = store.db.execute(upsert, (None, body)).lastrowid
-            self._hold(self._row or 0)
-        else:
-            store.db.execute(upsert, (self._row, body))
+        store.db.execute("DELETE FROM drafts WHERE owner = ?", (self._owner,))
+        if drafts:
+            body = [current, {chat: [message.body for message in messages] for chat, messages in drafts.items()}]
+            store.db.execute("INSERT INTO drafts VALUES (?, ?)", (self._owner, _dumped(body)))
 
-    def _hold(self, row: int) -> bool:
-        """Lock a row until this specchat ends; False if a running one has it locked."""
-        if self._locks < 0:
-            file = (self.path.parent if self.path else data_folder()) / "typing.lock"
-            plain_file.databases.add(file)
-            self._locks = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, row)
-        except OSError:
-            return False
+
+def _runs(process: int) -> bool:
+    """Whether a process other than this one is running."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
         return True
-
-
-def _dumped(body: Any) -> str:
-    return stored(json.dumps(body, ensure_ascii=False))
+    return process != os.getpid()

@@ -29,10 +29,10 @@ from ...engine.messages import (
     Steps,
 )
 from ..chat.about import generate_fields, public, word_for
-from ..chat.choosing import PLAIN
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
+from ..chat.methods import PLAIN
 from .clock import Unit, finish_line, idle, speedup
 from .entry import RaceEntry
 from .guests import RaceGuest, RaceModels

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..chat.choosing import PLAIN, why_plain
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Prompt
+from ..chat.methods import PLAIN, why_plain
 from ..chat.transcript import Transcript
 
 LANES = 3

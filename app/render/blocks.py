@@ -433,10 +433,10 @@ def _continued(flow: Flow, line: int) -> bool:
 
 def make_block(transcript: Transcript, index: int, cells: int, thoughts: Thoughts = "folded") -> EntryBlock:
     """Wrap the entry at `index` to `cells`, with its badge or the comparison of its variants."""
-    entries, variants = transcript.entries, transcript.variants
-    fork = variants.of(entries, index) if variants else None
+    entry = transcript.entries[index]
+    fork = transcript.fork_of(index)
     if fork is None or len(fork.ends) < 2:
-        return EntryBlock(entries[index], cells, thoughts=thoughts)
-    if isinstance(entries[index], Answer):
-        return EntryBlock(entries[index], cells, answers=variants.answers(entries, index), thoughts=thoughts)
-    return EntryBlock(entries[index], cells, badge(fork.at, len(fork.ends)))
+        return EntryBlock(entry, cells, thoughts=thoughts)
+    if isinstance(entry, Answer):
+        return EntryBlock(entry, cells, answers=transcript.variant_answers(index), thoughts=thoughts)
+    return EntryBlock(entry, cells, badge(fork.at, len(fork.ends)))

@@ -1,16 +1,19 @@
-"""Every setting that has a fixed name. Options of loads, answers and sampling are declared where they are used."""
+"""Every setting, and values checked by its declaration. Options of loads, answers and sampling are declared where they are
+used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ...engine.options import AnswerOptions, ModelSelection, Sampling, parse_url
-from ...errors import UserError
+from ...errors import UserError, did_you_mean
 from ...option import AT_ONCE, NEXT_ANSWER, NEXT_START, Option, declared_options, option
+from .keymap import ALL, is_typed
 from .locations import theme_names
+from .toml import join, split
 
 Values = Mapping[str, Any]
 """Dotted key of a setting → its value."""
@@ -108,7 +111,8 @@ class Settings(ModelSelection, AnswerOptions):
     """Sources of the values (`precedence.layers_of`); None for settings made by hand."""
 
 
-TABLES = ("methods", "sampling", "keymap", "models", "presets", "servers")
+NESTED = ("methods", "models", "presets", "servers")
+"""Tables of tables."""
 
 
 def _check_address(url: str) -> str:
@@ -150,9 +154,6 @@ GROUPS = ("Model", "GGUF models", "Decoding", "Sampling and limits", "Prompt", "
 OPTIONS: Mapping[str, Option] = {key: entry for group in GROUPS for key, entry in _ordered.items() if entry.group == group}
 """Dotted key → option, in the order in which they are listed: all but those of methods, models, servers and keys."""
 
-PLAIN = tuple(key for key in OPTIONS if key in _plain)
-"""Settings that are not in tables."""
-
 CHAT_KEYS = tuple(key for key, entry in OPTIONS.items() if entry.when == NEXT_ANSWER)
 """Settings that a chat, a preset or a model's defaults may hold, besides `[methods.NAME]`: those that apply from an answer
 on."""
@@ -161,3 +162,71 @@ on."""
 def is_chat_key(parts: tuple[str, ...]) -> bool:
     """Whether a setting may differ by chat, preset and model."""
     return ".".join(parts) in CHAT_KEYS or (len(parts) == 3 and parts[0] == "methods")
+
+
+def checked(key: str, value: Any, name: str = "") -> Any:
+    """Convert a value, typed by a person or as TOML gives it, to the type of its setting.
+
+    Args:
+        name: of the setting in an error message, if not the key.
+
+    Raises:
+        UserError: an unknown key (with the nearest known one), a wrong type, or a value out of its range.
+    """
+    return find_option(key, name).parse(value, name or key)
+
+
+def find_option(key: str, name: str = "") -> Option:
+    """Find the declaration of a setting.
+
+    Args:
+        key: dotted.
+        name: of the setting in an error message, if not the key.
+
+    Raises:
+        UserError: there is none; suggests the nearest.
+    """
+    name = name or key
+    known: Iterable[str] = OPTIONS
+    match split(key):
+        case ("methods", method, param):
+            from ...engine.catalog import find_param, get  # 30 ms with what it needs, and most files name no method
+
+            try:
+                return find_param(get(method), param)
+            except UserError as error:
+                raise UserError(f"{name}: {error}") from None
+        case ("models" | "presets", _, *inner):
+            if is_chat_key(tuple(inner)):
+                return find_option(join(inner), name)
+            known = CHAT_KEYS
+        case ("servers", _, *inner):
+            if option := SERVER_OPTIONS.get(join(inner)):
+                return option
+            known = SERVER_OPTIONS
+        case ("keymap", *inner):
+            if binding := next((binding for binding in ALL if [binding.id] == inner), None):
+                return replace(_KEYS, help=binding.what, default=binding.keys, check=partial(_check_keys, binding.id))
+            known = [binding.id for binding in ALL]
+        case inner:
+            if option := OPTIONS.get(join(inner)):
+                return option
+    raise UserError(f"There is no setting {name}: {did_you_mean(join(inner) or key, known)}")
+
+
+_KEYS = Option(
+    "",
+    "KEYS",
+    AT_ONCE,
+    type="tuple[str, ...]",
+    pattern=r"(?s)[^,]*[^,\s][^,]*(,[^,]*[^,\s][^,]*)*",
+    takes='keys such as "ctrl+n" or ["f2", "ctrl+n"]',
+)
+
+
+def _check_keys(id: str, texts: Sequence[str]) -> str:
+    """Join keys with commas, as a binding has them."""
+    keys = [key.strip() for key in ",".join(texts).split(",")]
+    if typing := [key for key in keys if is_typed(id, key)]:
+        raise UserError(f"{typing[0]} always types in the chat. Take a key with ctrl or alt, or F1 to F12.")
+    return ",".join(keys)

@@ -1,4 +1,4 @@
-"""The settings as values by dotted key: read from the file and the environment, checked, merged, written back.
+"""The settings as values by dotted key: read from the file, checked, merged, written back.
 
 Settings are addressed by dotted keys, the same in the file, in changes made by the chat, and in messages: `theme`,
 `sampling.temperature`, `methods.lookup.max_draft`, `keymap.next_method`, `models."owner/name".method`. `precedence.py` decides
@@ -7,7 +7,6 @@ which value counts where several are given.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,21 +16,16 @@ from ...errors import UserError
 from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
-from .checks import checked
-from .fields import OPTIONS, TABLES, Settings, Values
-from .key_path import join, split
-from .toml import key_lines, leaves, parse, read_text, rewrite
+from .fields import NESTED, OPTIONS, Settings, Values, checked
+from .toml import join, leaves, parse, read_text, rewrite, split
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """The checked values of the settings file and the environment."""
+    """The checked values of the settings file."""
 
     path: Path
     values: Values = field(default_factory=dict)
-    lines: Mapping[str, int] = field(default_factory=dict)
-    """Dotted key → its line in the file."""
-    environment: Values = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     """A sentence for each value that is wrong; all others count."""
 
@@ -52,7 +46,7 @@ def changed(settings: Settings, changes: Values, names: Mapping[str, str] | None
 def merged(settings: Settings, changes: Values) -> Settings:
     """Return settings with some of them changed to values that are checked already."""
     fields: dict[str, Any] = {"keymap": dict(settings.keymap)}
-    for table in ("methods", "models", "presets", "servers"):
+    for table in NESTED:
         fields[table] = {name: dict(values) for name, values in getattr(settings, table).items()}
     sampling: dict[str, Any] = {}
     for key, value in changes.items():
@@ -75,47 +69,27 @@ def flat(settings: Settings) -> dict[str, object]:
         value = getattr(settings.sampling if key.startswith("sampling.") else settings, key.removeprefix("sampling."))
         if value != option.default:
             values[key] = value
-    for table in ("methods", "models", "presets", "servers"):
+    for table in NESTED:
         for name, inner in getattr(settings, table).items():
             values |= {join((table, name, *split(key))): value for key, value in inner.items()}
     return values | {join(("keymap", binding)): keys for binding, keys in settings.keymap.items()}
 
 
-def variable(key: str) -> str:
-    """Name the environment variable of a setting: `SPECCHAT_SAMPLING_TOP_K`."""
-    return "SPECCHAT_" + key.upper().replace(".", "_")
-
-
 def read(path: Path | None = None) -> ReadSettings:
-    """Read the settings file (the user's own if None), and with the user's own the environment. Never raises: wrong values are
-    left out and become problems."""
-    environment: dict[str, object] = {}
-    problems: list[str] = []
-    for key, option in OPTIONS.items() if path is None else ():
-        if text := os.environ.get(variable(key)):
-            try:
-                environment[key] = option.parse(text, f"${variable(key)}")
-            except UserError as error:
-                problems.append(f"{error} Correct it in your shell, or unset it.")
+    """Read the settings file (the user's own if None). Never raises: wrong values are left out and become problems."""
     path = path or locations.settings_file()
     values: dict[str, object] = {}
-    lines: dict[str, int] = {}
-    wrong: list[str] = []
+    problems: list[str] = []
     try:
-        text = read_text(path) or ""
-        found_lines = key_lines(text)
-        for parts, value in leaves(parse(text, short_path(path)), TABLES):
+        for parts, value in leaves(parse(read_text(path), short_path(path))):
             key = join(parts)
-            # The line of the inline table that holds it, if it has none itself.
-            lines[key] = next((found_lines[parts[:n]] for n in range(len(parts), 0, -1) if parts[:n] in found_lines), 0)
             try:
-                values[key] = checked(key, value, key)
+                values[key] = checked(key, value)
             except UserError as error:
-                place = f"{short_path(path)}, line {lines[key]}" if lines[key] else short_path(path)
-                wrong.append(one_line(f"{place}: {error} Correct or delete that line."))
+                problems.append(one_line(f"{short_path(path)}: {error} Correct or delete that line."))
     except UserError as error:
-        wrong = [str(error)]
-    return ReadSettings(path, values, lines, environment, (*wrong, *problems))
+        problems.append(str(error))
+    return ReadSettings(path, values, tuple(problems))
 
 
 def save(changes: Values, path: Path | None = None) -> None:
@@ -126,9 +100,8 @@ def save(changes: Values, path: Path | None = None) -> None:
     Raises:
         UserError: a value is wrong, the file is not TOML as it is, or it cannot be written.
     """
-    path = path or locations.settings_file()
-    values = {split(key): None if value is None else checked(key, value, key) for key, value in changes.items()}
-    rewrite(path, read_text(path) or "", values)
+    values = {split(key): None if value is None else checked(key, value) for key, value in changes.items()}
+    rewrite(path or locations.settings_file(), values)
 
 
 def file_keys(path: Path) -> list[tuple[str, ...]]:
@@ -137,4 +110,4 @@ def file_keys(path: Path) -> list[tuple[str, ...]]:
     Raises:
         UserError: it is not TOML.
     """
-    return [parts for parts, _ in leaves(parse(read_text(path) or "", short_path(path)), ())]
+    return [parts for parts, _ in leaves(parse(read_text(path), short_path(path)))]

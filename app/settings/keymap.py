@@ -184,19 +184,6 @@ GROUPS = {
 
 ALL = tuple(key for keys in GROUPS.values() for key in keys)
 
-# The chat screen's keys come before those of what has the focus in it.
-SCOPES: tuple[tuple[KeyBinding, ...], ...] = (
-    (*CHAT, *INPUT),
-    (*CHAT, *INSPECT),
-    LEADER,
-    *((*LISTS, HELP, *keys) for keys in (CHATS, MODELS, PROMPTS, SETTINGS)),
-    (*MENU, HELP),
-    (*MOVES, *SETUP, HELP),
-    RACE,
-    (*TEXT, HELP),
-)
-"""Bindings that work at the same time."""
-
 _DEFAULTS = {key.id: key.keys for key in ALL}
 
 _SIGNS = {
@@ -258,35 +245,3 @@ def is_typed(binding: str, key: str) -> bool:
     """Whether a key types a character where a binding works, so that the binding cannot have it."""
     in_input = any(row.id == binding for row in (*CHAT, *INPUT)) and key not in _DEFAULTS[binding].split(",")
     return in_input and (len(key) == 1 or key == "space" or (key in _SIGNS and len(_SIGNS[key]) == 1))
-
-
-def wanted_by(keys: str, binding: str, keymap: Mapping[str, str]) -> list[tuple[KeyBinding, str]]:
-    """Find the other bindings that use one of some keys where a binding works.
-
-    Args:
-        keys: separated by commas.
-        binding: id of the binding that is to have them.
-        keymap: keys that are not the default, by id of the binding.
-
-    Returns:
-        each such binding, with the key.
-    """
-    pressed = {key.strip() for key in keys.split(",")}
-    rivals: dict[str, tuple[KeyBinding, str]] = {}
-    for scope in SCOPES:
-        if all(row.id != binding for row in scope):
-            continue
-        for row in scope:
-            if row.id != binding and (shared := pressed.intersection(keys_of(row, keymap))):
-                rivals[row.id] = (row, min(shared))
-    return list(rivals.values())
-
-
-def conflicts(keymap: Mapping[str, str]) -> list[str]:
-    """Write a sentence for each key that the settings give to a binding while another one has it."""
-    sentences: dict[tuple[str, ...], str] = {}
-    for id, keys in keymap.items():
-        for other, key in wanted_by(keys, id, keymap):
-            sentence = f"{spell(key)} is the key of both {id} and {other.id}: give one of them another under [keymap]."
-            sentences.setdefault(tuple(sorted((id, other.id))), sentence)
-    return list(sentences.values())

@@ -1,13 +1,13 @@
 """The order of the sources of settings, and the source of each value.
 
 From weak to strong: the defaults, the sampling that the model's makers recommend, the settings file, a model's own table in it,
-the environment, the command line, a preset, changes made in the chat.
+the command line, a preset, changes made in the chat.
 """
 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -18,12 +18,11 @@ from ...plain_file import user_path
 from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
-from .checks import checked
-from .fields import SAMPLING, Settings, Values, is_chat_key
-from .file import ReadSettings, flat, merged, read, variable
-from .key_path import join, split
+from .fields import SAMPLING, Settings, Values, checked, is_chat_key
+from .file import ReadSettings, flat, merged, read
+from .toml import join, split
 
-OriginKind = Literal["default", "makers", "file", "model", "environment", "command line", "preset", "chat"]
+OriginKind = Literal["default", "makers", "file", "model", "command line", "preset", "chat"]
 
 
 class Origin(NamedTuple):
@@ -31,19 +30,10 @@ class Origin(NamedTuple):
 
     kind: OriginKind
     place: str
-    """The source in words: `default`, `~/.config/specchat/settings.toml, line 3`, `--theme`, …"""
+    """The source in words: `default`, `~/.config/specchat/settings.toml`, `--theme`, …"""
 
 
 DEFAULT = Origin("default", "default")
-
-
-class Source(NamedTuple):
-    """A source of settings with its values."""
-
-    kind: OriginKind
-    values: Values
-    place: Callable[[str], str]
-    """Words for the place where it has the value of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,7 @@ class Layers:
     """The values of each source."""
 
     read: ReadSettings
-    """The file and the environment."""
+    """The file."""
     command_line: Values = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     """Dotted key → option of the command line."""
@@ -65,10 +55,13 @@ class Layers:
     """The sampling that the makers of the loaded model recommend."""
 
     def of_model(self, model: str | None = None) -> tuple[str, Values]:
-        """Return the name of a model in the file, and its table there."""
-        default = {"model": Settings().model}
-        named = ChainMap(self.command_line, self.read.environment, self.read.values, default)  # type: ignore[arg-type]
-        return model_table(merged(Settings(), self.read.values).models, model or self.model or str(named["model"]))
+        """Return the name of a model in the file, and its table there; a path may be written with ~ or without."""
+        models = merged(Settings(), self.read.values).models
+        named = self.command_line.get("model") or self.read.values.get("model") or Settings().model
+        model = model or self.model or str(named)
+        same = (name for name in (model, *models) if name in models and user_path(name) == user_path(model))
+        name = next(same, model)
+        return name, models.get(name, {})
 
     @property
     def presets(self) -> Mapping[str, Values]:
@@ -88,26 +81,26 @@ class Layers:
             raise UserError(f"There is no preset {one_line(name)}: {hint}")
         return replace(self, preset=presets[name], preset_name=name)
 
-    def sources(self) -> list[Source]:
-        """List the sources, the strongest first."""
+    def sources(self) -> list[tuple[Origin, Values]]:
+        """List the sources with their values, the strongest first."""
         name, table = self.of_model()
+        file = short_path(self.read.path)
         return [
-            Source("chat", self.chat, lambda key: "this chat"),
-            Source("preset", self.preset, lambda key: f"preset {self.preset_name}"),
-            Source("command line", self.command_line, lambda key: self.names.get(key, "command line")),
-            Source("environment", self.read.environment, lambda key: f"${variable(key)}"),
-            Source("model", table, lambda key: f"default of {name}, {self.place(join(('models', name, *split(key))))}"),
-            Source("file", self.read.values, self.place),
-            Source("makers", self.makers, lambda key: "recommended for this model"),
+            (Origin("chat", "this chat"), self.chat),
+            (Origin("preset", f"preset {self.preset_name}"), self.preset),
+            (Origin("command line", "command line"), self.command_line),
+            (Origin("model", f"default of {name}, {file}"), table),
+            (Origin("file", file), self.read.values),
+            (Origin("makers", "recommended for this model"), self.makers),
         ]
 
     def values(self) -> Values:
         """Return every value that is not a default. A constraint of a stronger source overrides those of weaker ones."""
         maps: list[dict[str, object]] = []
         constrained = False
-        for source in self.sources():
-            maps.append({key: value for key, value in source.values.items() if not (constrained and key in CONSTRAINTS)})
-            constrained |= any(key in CONSTRAINTS for key in source.values)
+        for _, values in self.sources():
+            maps.append({key: value for key, value in values.items() if not (constrained and key in CONSTRAINTS)})
+            constrained |= any(key in CONSTRAINTS for key in values)
         return ChainMap(*maps)
 
     def settings(self) -> Settings:
@@ -116,13 +109,8 @@ class Layers:
 
     def origin(self, key: str) -> Origin:
         """Return the source of a setting's value."""
-        sources = (Origin(source.kind, source.place(key)) for source in self.sources() if key in source.values)
-        return next(sources, DEFAULT)
-
-    def place(self, key: str) -> str:
-        """Name the settings file, with the line of a key in it."""
-        line = self.read.lines.get(key, 0)
-        return f"{short_path(self.read.path)}, line {line}" if line else short_path(self.read.path)
+        origin = next((origin for origin, values in self.sources() if key in values), DEFAULT)
+        return origin._replace(place=self.names.get(key, origin.place)) if origin.kind == "command line" else origin
 
 
 def recommended(info: ModelInfo) -> Values:
@@ -133,14 +121,6 @@ def recommended(info: ModelInfo) -> Values:
 def with_recommended(settings: Settings, info: ModelInfo) -> Settings:
     """Return settings with the sampling that the model's makers recommend, where none was chosen."""
     return replace(settings, sampling=replace(layers_of(settings), makers=recommended(info)).settings().sampling)
-
-
-def model_table(models: Mapping[str, Values], model: str) -> tuple[str, Values]:
-    """Return the table of a model, and its name there; a path may be written with ~ or without."""
-    for name in (model, *models):
-        if name in models and (name == model or user_path(name) == user_path(model)):
-            return name, models[name]
-    return model, {}
 
 
 def with_command_line(settings: Settings, options: Values, names: Mapping[str, str], preset: str | None = None) -> Settings:
@@ -176,17 +156,13 @@ def chat_part(values: Values) -> dict[str, Any]:
     return {key: value for key, value in values.items() if is_chat_key(split(key))}
 
 
-MAX_PROBLEMS = 2
-"""Problems of the settings that are named at the start."""
-
-
 def load_settings(path: Path | None = None) -> tuple[Settings, str | None]:
-    """Read the settings; also return sentences on what is wrong with them, None if nothing is. The rest counts."""
+    """Read the settings; also return a sentence on what is wrong with them, None if nothing is. The rest counts."""
     content = read(path)
-    problems = list(content.problems[:MAX_PROBLEMS])
-    if len(content.problems) > MAX_PROBLEMS:
-        problems.append(f"`specchat settings` shows all {len(content.problems)} problems.")
-    return Layers(content).settings(), " ".join(problems) or None
+    problem = next(iter(content.problems), None)
+    if len(content.problems) > 1:
+        problem = f"{problem} `specchat settings` shows all {len(content.problems)} problems."
+    return Layers(content).settings(), problem
 
 
 def read_settings(path: Path | None = None) -> Settings:
@@ -204,7 +180,7 @@ def read_settings(path: Path | None = None) -> Settings:
 def method_changes(model: str, method: str, params: Values, path: Path | None = None) -> dict[str, object]:
     """Return the changes of a settings file (the user's own if None) that make a method, with its settings, the model's own;
     settings of this method that the file has for the model are removed."""
-    name, table = model_table(merged(Settings(), read(path or locations.settings_file()).values).models, model)
+    name, table = Layers(read(path or locations.settings_file())).of_model(model)
     changes: dict[str, object] = {
         join(("models", name, *split(key))): None for key in table if split(key)[:2] == ("methods", method)
     }

@@ -12,8 +12,8 @@ from ...errors import UserError
 from ...option import Option, declared_options
 from ..text.cells import fit, has_words, one_line
 from .fields import OPTIONS, Values
-from .key_path import join, split
 from .precedence import DEFAULT, Layers, Origin
+from .toml import join, split
 
 if TYPE_CHECKING:
     from ...engine.options import ConstraintFields
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 MARKS = {
     "file": "file",
     "model": "this model",
-    "environment": "environment",
     "command line": "command line",
     "preset": "preset",
     "chat": "this chat",
@@ -158,17 +157,3 @@ def constraint_name(constraint: ConstraintFields | None) -> str:
     except (UserError, ValueError):
         return ""
     return named.name if named is not None else ""
-
-
-def constraint_summary(constraint: ConstraintFields | None) -> str:
-    """Name a constraint with its content: the fields of a schema, or the first line of another text; empty for none."""
-    if constraint is None:
-        return ""
-    name, text = constraint_name(constraint), constraint["text"]
-    try:
-        schema = json_module.loads(text) if constraint["kind"] == "json_schema" else None
-    except (ValueError, RecursionError):
-        schema = None
-    fields = schema.get("properties") if isinstance(schema, dict) else None
-    first = ", ".join(fields) if isinstance(fields, dict) else text.strip().partition("\n")[0]
-    return f"{name}: {fit(one_line(first), 60)}" if first else name

@@ -1,10 +1,15 @@
-"""TOML files that people write: read with sentences that name the line, changed with their comments and order kept."""
+"""Dotted keys, and TOML files that people write: read with sentences that help, changed with their comments and order kept.
+
+A dotted key is written as in TOML: `sampling.top_k`, `models."Qwen/Qwen3-0.6B".method`.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +17,38 @@ from ...errors import UserError
 from ...plain_file import FULL, as_text, read_bytes, replacing
 from ..text.amounts import short_path
 from . import locations
-from .key_path import split
 
 Parts = tuple[str, ...]
-"""A key in parts, as `key_path.split` gives it."""
+"""A key in parts, as `split` gives it."""
 
-_LONG_TEXT = re.compile(r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'', re.DOTALL)
-_TABLE = re.compile(r"\s*\[\[?(.+?)\]\]?\s*(?:#.*)?")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def read_text(path: Path) -> str | None:
-    """Read a file; None if there is none.
+def join(parts: Iterable[str]) -> str:
+    """Write parts as one key; those with dots, spaces or the like in quotes."""
+    return ".".join(
+        part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False).replace("\x7f", r"\u007f") for part in parts
+    )
+
+
+@lru_cache(4096)
+def split(key: str) -> Parts:
+    """Split a key into its parts; () if it is none (a quote that is not closed, an empty part)."""
+    try:
+        table: Any = tomllib.loads(f"{key} = true")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return ()
+    parts: list[str] = []
+    while isinstance(table, dict):
+        if len(table) != 1:  # several lines
+            return ()
+        part, table = next(iter(table.items()))
+        parts.append(part)
+    return tuple(parts) if table is True else ()
+
+
+def read_text(path: Path) -> str:
+    """Read a file; an empty text if there is none.
 
     Raises:
         UserError: it cannot be read.
@@ -30,11 +56,10 @@ def read_text(path: Path) -> str | None:
     try:
         return as_text(read_bytes(path), "strict").replace("\r\n", "\n")
     except FileNotFoundError:
-        return None
-    except UnicodeDecodeError:
-        raise UserError(f"{short_path(path)} is not UTF-8 text. Save it as UTF-8 or delete it.") from None
-    except OSError as error:
-        raise UserError(f"Cannot read {short_path(path)} ({error.strerror}). Make it a readable file.") from None
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UserError(f"Cannot read {short_path(path)} ({reason}). Correct it or delete it.") from None
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
@@ -47,73 +72,51 @@ def parse(text: str, name: str) -> dict[str, Any]:
         tables = tomllib.loads(text)
         repr(tables)  # recurses as deeply as any walk through it: a key may have a thousand parts
         return tables
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{name} is not TOML: {error}. Correct that line or delete the file.") from None
     except (ValueError, RecursionError) as error:
-        reason = "a number in it is too long" if isinstance(error, ValueError) else "its tables are nested too deeply"
-        raise UserError(f"{name} cannot be read as TOML: {reason}.") from None
+        reason = error if isinstance(error, ValueError) else "its tables are nested too deeply"
+        raise UserError(f"{name} is not TOML: {reason}. Correct that line or delete the file.") from None
 
 
-def leaves(table: Mapping[str, Any], tables: tuple[str, ...], above: Parts = ()) -> Iterator[tuple[Parts, Any]]:
-    """Yield every value of a parsed file with its key. An empty table counts as a value, unless it is one of `tables`."""
+def leaves(table: Mapping[str, Any], above: Parts = ()) -> Iterator[tuple[Parts, Any]]:
+    """Yield every value of a parsed file with its key."""
     for name, value in table.items():
-        parts = (*above, name)
-        if isinstance(value, Mapping) and (value or parts[0] in tables):
-            yield from leaves(value, tables, parts)
+        if isinstance(value, Mapping):
+            yield from leaves(value, (*above, name))
         else:
-            yield parts, value
+            yield (*above, name), value
 
 
-def key_lines(text: str) -> dict[Parts, int]:
-    """Find the line, from 1, of each key and each table in a TOML text; a key in an inline table has none."""
-    lines: dict[Parts, int] = {}
-    table: Parts = ()
-    plain = _LONG_TEXT.sub(lambda match: "\n" * match[0].count("\n"), text)
-    for number, line in enumerate(plain.split("\n"), 1):
-        if header := _TABLE.fullmatch(line):
-            table = split(header[1])
-            lines.setdefault(table, number)
-        elif key := split(line.partition("=")[0].strip()):
-            lines.setdefault((*table, *key), number)
-    return lines
-
-
-def rewrite(path: Path, text: str, changes: Mapping[Parts, Any]) -> None:
-    """Write a file's text with some keys set or (None) removed; comments and order stay.
+def rewrite(path: Path, changes: Mapping[Parts, Any]) -> None:
+    """Write a file with some keys set or (None) removed; comments and order stay.
 
     Raises:
-        UserError: the text is not TOML, or the file cannot be written.
+        UserError: the file is not TOML, or cannot be read or written.
     """
     import tomlkit  # 40 ms, and only a change needs it
 
+    text = read_text(path)
     parse(text, short_path(path))
     document = tomlkit.parse(text)
     for parts, value in changes.items():
-        put(document, parts, list(value) if isinstance(value, tuple) else value)
-    # In an inline or a dotted table tomlkit may leave something that cannot be read again: refuse it, the file stays.
-    new = tomlkit.dumps(document).rstrip("\n")
-    new += "\n" if new else ""
-    parse(new, short_path(path))
-    write(path, new)
+        _put(document, parts, list(value) if isinstance(value, tuple) else value)
+    text = tomlkit.dumps(document).rstrip("\n")
+    parse(text, short_path(path))  # in an inline or a dotted table tomlkit may leave what cannot be read again
+    write(path, text + "\n" if text else "")
 
 
-def put(table: Any, parts: Parts, value: Any) -> None:
+def _put(table: MutableMapping[str, Any], parts: Parts, value: Any) -> None:
     """Set or (None) remove one key of a tomlkit document; tables are made as needed, and go when they are empty."""
     import tomlkit
 
     name, *rest = parts
-    if not rest and value is None:
-        table.pop(name, None)
-    elif not rest:
-        readable = isinstance(value, str) and "\n" in value and re.sub(r"[\n\t]", "", value).isprintable()
-        table[name] = tomlkit.string(value, multiline=True) if readable else value
-    elif hasattr(table.get(name), "keys") or value is not None:
-        if not hasattr(table.get(name), "keys"):
+    if not rest:
+        table.pop(name, None) if value is None else table.update({name: value})
+    elif isinstance(table.get(name), MutableMapping) or value is not None:
+        if not isinstance(table.get(name), MutableMapping):
             # Without `is_super_table` a new [methods.lookup] would come with an empty [methods] above it.
             table[name] = tomlkit.table(is_super_table=len(rest) > 1)
-        inner = table[name]
-        put(inner, tuple(rest), value)
-        if value is None and not inner and "#" not in getattr(inner, "as_string", str)():  # comments keep a table
+        _put(table[name], tuple(rest), value)
+        if not table[name]:
             table.pop(name)
 
 
@@ -127,8 +130,7 @@ def write(path: Path, text: str) -> None:
     locations.ensure(target.parent)
     try:
         with replacing(target) as file:
-            file.write(text.encode())
-    except (OSError, UnicodeEncodeError) as error:
-        reason = getattr(error, "strerror", None) or "it contains a character that UTF-8 cannot represent"
-        fix = "Free some space there." if getattr(error, "errno", None) in FULL else "Make its folder writable."
-        raise UserError(f"Cannot write {short_path(path)} ({reason}). {fix}") from None
+            file.write(text.encode("utf-8", "replace"))
+    except OSError as error:
+        fix = "Free some space there." if error.errno in FULL else "Make its folder writable."
+        raise UserError(f"Cannot write {short_path(path)} ({error.strerror}). {fix}") from None

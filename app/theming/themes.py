@@ -124,10 +124,7 @@ def read_theme(path: Path) -> Palette:
         UserError: the file cannot be read, lacks a key, or has an invalid one; names the file and what to do.
     """
 
-    text = read_text(path)
-    if text is None:
-        raise UserError(f"The theme {path} does not exist. Choose another.")
-    data = {"summary": "", **parse(text, str(path))}
+    data = {"summary": "", **parse(read_text(path), str(path))}
     if unknown := next((key for key in data if key not in FORMS), None):
         known = did_you_mean(unknown, FORMS)
         raise UserError(f"The theme {path} has {fit(unknown, 80)!r}, which is not part of a theme: {known}")

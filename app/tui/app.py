@@ -17,18 +17,16 @@ from textual.app import App
 from textual.content import Content
 from textual.timer import Timer
 
-from ...engine.options import ModelInfo, ModelSelection
+from ...engine.options import ModelInfo
 from ...errors import UserError
-from ..chat.chat_model import Engine
-from ..chat.choosing import first_method
-from ..chat.dialogue import Busy, Dialogue
-from ..chat.methods import Method, known_methods
+from ..chat.dialogue import Busy, Dialogue, Engine
+from ..chat.methods import Method, first_method, known_methods
 from ..chat.transcript import Transcript
 from ..race.record import RaceRecord
 from ..render.thoughts import parse_thoughts
 from ..settings import actions
 from ..settings.fields import Settings
-from ..settings.keymap import ALL, conflicts, shown_keys
+from ..settings.keymap import ALL, shown_keys
 from ..settings.locations import config_folder
 from ..theming.colouring import effective, parse_colouring
 from .actions.copy import Copier
@@ -172,7 +170,6 @@ class SpecchatApp(TerminalApp):
         if unknown:
             ids = ", ".join(key.id for key in ALL)
             notices.append(f"[keymap] in the settings names unknown actions ({', '.join(unknown)}): choose from {ids}.")
-        notices += [*conflicts(settings.keymap)]
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
@@ -396,7 +393,6 @@ def run_chat(
     browse: str | None = None,
     race: RaceRecord | None = None,
     piped: str = "",
-    fallback: ModelSelection | None = None,
     tour: TourStart = "",
 ) -> int:
     """Run the chat and return the exit code.
@@ -409,7 +405,6 @@ def run_chat(
         browse: query for the list of chats, to start with it.
         race: a race to show at the start.
         piped: text for the first message.
-        fallback: model to load instead if the load fails.
         tour: begins or offers the tour.
     """
     app = SpecchatApp(settings, client, notice, keep=settings.history)
@@ -423,7 +418,6 @@ def run_chat(
         app.call_later(app.races.show_record, race)
     app.piped = piped
     app.tour = tour
-    app.dialogue.fallback = fallback
     try:
         app.run()
     finally:

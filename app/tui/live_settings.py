@@ -12,13 +12,12 @@ from ...engine.options import AnswerOptions
 from ...errors import UserError
 from ...option import declared_options
 from ..chat.dialogue import Dialogue
-from ..settings.checks import checked
-from ..settings.fields import Settings
-from ..settings.file import ReadSettings, read, save
-from ..settings.key_path import join, split
+from ..settings.fields import Settings, checked
+from ..settings.file import save
 from ..settings.precedence import Layers, chat_part, layers_of, recommended
+from ..settings.toml import join, split
 
-InThread = Callable[[Callable[[], ReadSettings | None], Callable[[ReadSettings | None], None]], None]
+InThread = Callable[[Callable[[], None], Callable[[None], None]], None]
 """Calls work in a thread, then a function with its result; a UserError becomes a notice."""
 
 Values = Mapping[str, Any]
@@ -237,17 +236,17 @@ class LiveSettings:
         # Until the next start the change outranks all other layers.
         changed = replace(
             layers,
-            read=replace(layers.read, values=file_values, environment=_without(layers.read.environment, values)),
+            read=replace(layers.read, values=file_values),
             command_line=_without(layers.command_line, values),
             preset=_without(layers.preset, values),
             chat=_without(layers.chat, values),
         )
         self.use(changed)
         self._pending.append(values)
-        self._in_background(self._write, self._reread)
+        self._in_background(self._write, lambda _: None)
 
-    def _write(self) -> ReadSettings | None:
-        """Write the pending changes in order; return the file, None without changes.
+    def _write(self) -> None:
+        """Write the pending changes in order.
 
         Raises:
             UserError: the file cannot be written.
@@ -257,21 +256,11 @@ class LiveSettings:
             while self._pending:
                 changes.update(self._pending.pop(0))
             if not changes:
-                return None
+                return
             try:
                 save(changes, self.layers.read.path)
             except UserError as error:
                 raise UserError(f"Not saved for the next chat: {error}") from None
-            return read()
-
-    def _reread(self, file: ReadSettings | None) -> None:
-        """Use the file as written, with its new line numbers."""
-        if file is None or self._pending or self._writing.locked():  # a newer one follows
-            return
-        layers = self.layers
-        # Variables that a change outranked stay out.
-        environment = {key: value for key, value in file.environment.items() if key in layers.read.environment}
-        self.use(replace(layers, read=replace(file, environment=environment)))
 
 
 def _without(values: Values, keys: Collection[str]) -> dict[str, Any]:

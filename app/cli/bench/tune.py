@@ -14,13 +14,12 @@ from typing import TypedDict
 from ....engine.catalog import elsewhere, get, methods, parse_params
 from ....engine.options import ModelInfo
 from ....errors import UserError, counted
-from ...chat.choosing import first_method
-from ...chat.methods import known_methods
+from ...chat.methods import first_method, known_methods
 from ...settings import file as settings_file
 from ...settings import locations
 from ...settings.fields import Settings
-from ...settings.key_path import join, split
 from ...settings.precedence import layers_of, method_changes
+from ...settings.toml import join, split
 from ...terminal.output import Notes
 from ...text.amounts import time_of
 from ..exit_codes import ANSWERED, USER

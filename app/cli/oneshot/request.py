@@ -14,8 +14,7 @@ from ....engine.options import CONSTRAINTS, ModelInfo
 from ....errors import UserError
 from ....plain_file import as_text, user_path
 from ...attach.attachments import Attachment, attach, compose, decode, read
-from ...chat.choosing import first_method
-from ...chat.methods import known_methods
+from ...chat.methods import first_method, known_methods
 from ...settings.fields import CHAT_KEYS, Settings
 from ...terminal.output import Notes
 from ...terminal.piped import read_all

@@ -27,8 +27,8 @@ from ....engine.options import ModelInfo
 from ....errors import UserError, counted
 from ...chat.about import About, generate_fields, known_word
 from ...chat.answer_json import answer_json
-from ...chat.choosing import PLAIN
 from ...chat.entries import Answer, Prompt, cut_sentence, loop_sentence
+from ...chat.methods import PLAIN
 from ...chat.pieces import Pieces
 from ...chat.runs import Run, join_text
 from ...chat.transcript import Transcript

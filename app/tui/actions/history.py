@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ....errors import NotPossible, UserError
 from ...chat.about import LOADED_WITH
-from ...chat.entries import Answer, Prompt
+from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
-from ...history.resume import chat_model, resume_settings, welcome
+from ...history.resume import chat_model, resume_settings
 from ...settings import actions
 from ...settings.fields import Settings
-from ...text.cells import folded
+from ...text.cells import one_line
 from ..host import Host
 from .dispatch import runs
 
@@ -108,7 +108,7 @@ class ChatHistory:
     def _untouched(self) -> bool:
         """Whether the tour alone has written in the chat on the screen."""
         chat = self.host.dialogue.transcript
-        edited = bool(chat.variants.revision) or sum(isinstance(entry, Prompt) for entry in chat.entries) > 1
+        edited = bool(chat.revision) or sum(isinstance(entry, Prompt) for entry in chat.entries) > 1
         return chat is self.tour_chat and not edited
 
     @property
@@ -119,7 +119,7 @@ class ChatHistory:
 
     def opened(self, transcript: Transcript) -> None:
         """Track a chat from a file, which is recorded once something is added to it."""
-        from ...history.writing import ChatTrack
+        from ...history.recorder import ChatTrack
 
         if transcript.track is None:
             transcript.track = ChatTrack(quiet=len(transcript.entries))
@@ -144,16 +144,13 @@ class ChatHistory:
                 finder.find(opened.match[1])
             return
 
-        if opened.match is not None:
-            entry, text = opened.match
-            if isinstance(entry, Answer) and folded(text) not in folded(entry.text):
-                entry.opened = True  # the match is in the thought
         self.host.show_chat(opened.transcript)
         go_on(self.host, opened)
         self.host.changed()
         if opened.match is not None:
             finder.show(*opened.match)
-        self.host.tell(welcome(opened, "" if self.host.dialogue.info else self.host.dialogue.model))
+        loading = "" if self.host.dialogue.info else f" Loading its model, {one_line(self.host.dialogue.model)}."
+        self.host.tell(f"Opened {opened.title}.{loading}")
 
     @runs(actions.RENAME)
     def rename(self, *words: str) -> None:

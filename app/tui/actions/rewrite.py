@@ -159,7 +159,7 @@ def index_of(host: Host, prompt: Prompt) -> int:
 def lay_aside(host: Host, index: int) -> None:
     """End the transcript before the entry at `index`; the rest becomes a variant."""
     transcript, view = host.dialogue.transcript, host.view
-    place = transcript.variants.begin(transcript.entries, index)
+    place = transcript.begin_variant(index)
     transcript.start = transcript.start if transcript.start <= place else 0
     view.mark.clear()
     view.rewind(place)

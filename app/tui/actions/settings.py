@@ -6,7 +6,7 @@ from ....engine.options import ANSWERING, CONSTRAINTS
 from ....errors import NotPossible, UserError, did_you_mean
 from ...settings import actions
 from ...settings.fields import SAMPLING, Settings
-from ...settings.rows import constraint_name, constraint_summary, preset_summary
+from ...settings.rows import constraint_name, preset_summary
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line
 from ..host import Host
@@ -98,7 +98,7 @@ class SettingsCommands:
         elif text:
             self.host.tell(f"From the next answer on: {name}.")
         else:
-            self.host.tell(f"Answers match {constraint_summary(constraint)}. /schema off ends it.")
+            self.host.tell(f"Answers match {name}. /schema off ends it.")
 
     # System prompts
 

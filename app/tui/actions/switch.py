@@ -12,9 +12,19 @@ from textual.content import Content
 from ....engine.options import BUILTIN, BUILTIN_EAGLE
 from ....errors import NotPossible, UserError, did_you_mean
 from ...chat.about import default_word, known_word, word_after, words_of
-from ...chat.choosing import PLAIN, SELDOM, exits_early, why_plain
 from ...chat.dialogue import Dialogue
-from ...chat.methods import GROUPS, SERVER, Method, draft_length, served_method, why_no_length
+from ...chat.methods import (
+    GROUPS,
+    PLAIN,
+    SELDOM,
+    SERVER,
+    Method,
+    draft_length,
+    exits_early,
+    served_method,
+    why_no_length,
+    why_plain,
+)
 from ...race.guests import short_name
 from ...render.verdict import against
 from ...settings import actions

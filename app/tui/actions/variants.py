@@ -43,7 +43,7 @@ class Retries:
         dialogue = self.host.dialogue
         index, answer = self._subject("compare")
         transcript = dialogue.transcript
-        tried = [variant.method for variant in transcript.variants.answers(transcript.entries, index)]
+        tried = [variant.method for variant in transcript.variant_answers(index)]
         tried = tried or [answer.method if answer else dialogue.method]
         if words:
             name, *rest = words
@@ -177,20 +177,20 @@ class Retries:
         """
         self.host.dialogue.must_be_idle("look at the other variants")
         transcript, view = self.host.dialogue.transcript, self.host.view
-        entries, variants = transcript.entries, transcript.variants
+        entries = transcript.entries
         if index is None:
             index = self._entry_with_variants()
-        fork = variants.of(entries, index) if index is not None else None
+        fork = transcript.fork_of(index) if index is not None else None
         if index is None or fork is None:
             raise NotPossible("There are no other variants here. Edit a message or retry an answer to make one.")
         self.message_edit.leave()
-        place = variants.place(entries, index)
+        place = transcript.fork_place(index)
         to = (fork.at + step) % len(fork.ends)
         if index >= len(entries):  # the variant in force is the one that undo left empty
             to = len(fork.ends) - 2 if step < 0 else 0
         marked = view.mark.entry is not None
         offset = view.tops[place] - view.scroll_offset.y if not view.following and place < len(view.tops) else None
-        variants.turn(entries, place, to)
+        transcript.turn_variant(place, to)
         transcript.start = transcript.start if transcript.start <= place else 0
         view.rewind(place)
         self.host.changed()
@@ -203,10 +203,10 @@ class Retries:
     def _entry_with_variants(self) -> int | None:
         """Choose the entry whose variants keys go through, by its index; None if there is none."""
         transcript, view = self.host.dialogue.transcript, self.host.view
-        entries, variants = transcript.entries, transcript.variants
+        entries = transcript.entries
 
         def several(index: int) -> bool:
-            fork = variants.of(entries, index)
+            fork = transcript.fork_of(index)
             return fork is not None and len(fork.ends) > 1
 
         marked = view.mark.entry

@@ -43,7 +43,7 @@ class ChatHeader(Widget):
     @property
     def _label(self) -> str:
         answer = self.dialogue.answer
-        return answer.label if answer is not None else self.dialogue.label
+        return answer.label if answer is not None else self.dialogue.effective_label(self.dialogue.method)
 
     def render(self) -> Content:
         dialogue, room = self.dialogue, self.size.width

@@ -51,9 +51,6 @@ from .status import StatusLine
 from .transcript_keys import TranscriptKeys
 from .welcome import Welcome
 
-STARTER_PACE = 4.0
-"""Passes a second at which the built-in model answers a starter: at full speed a change of method is too quick to see."""
-
 
 class Dock(Vertical):
     """Widgets below the transcript. Notices lie on its first row, above the input box."""
@@ -326,8 +323,7 @@ class ChatScreen(Screen[None]):
         if event.text == TOUR.prompt:
             self._actions.do("tour")
             return
-        pace = STARTER_PACE if self.dialogue.model == BUILTIN else 0.0
-        if draft.strip() or not self.dialogue.submit(event.text, pace=pace):
+        if draft.strip() or not self.dialogue.submit(event.text):
             return
         self.refresh_dialogue()
         self.host.expect_events()

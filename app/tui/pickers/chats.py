@@ -70,7 +70,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
 
     async def _begin(self) -> None:
         try:
-            self._chats = Chats(await asyncio.to_thread(Store, reading=True))
+            self._chats = Chats(await asyncio.to_thread(Store))
         except UserError as error:
             self.say(str(error), wrong=True)
             return
@@ -184,7 +184,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         renamed = await self._do(lambda chats: chats.row(row.id)) or row
         track = self._dialogue.transcript.track
         if row.id == self._current and track is not None:
-            track.title = track.known_title = renamed.title
+            track.title = renamed.title
         self._rows = [renamed if other.id == row.id else other for other in self._rows]
 
         def update(item: ChatRow | ChatHit) -> ChatRow | ChatHit:
@@ -249,6 +249,5 @@ def drawn(item: ChatRow | ChatHit, cells: int, now: float, current: int | None) 
         if width(before) > lead:
             before = "…" + before[-lead + 1 :].lstrip()
         return title, cut(line((before, "$quiet"), (hit, "bold $accent"), (after, "$quiet")), cells)
-    branch = "branch" if item.parent is not None else ""
-    parts = ["" if right else date, counted(item.answers, "answer"), item.model, branch]
+    parts = ["" if right else date, counted(item.answers, "answer"), item.model]
     return title, line((fit(" · ".join(filter(None, parts)), cells), "$quiet"))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from ...chat.about import default_word
-from ...settings.file import variable
 from ...settings.keymap import SETTINGS
 from ...settings.rows import ListedSetting, SettingRow, detail, entries, setting_rows, typed_form
 from ...text.amounts import short_path
@@ -142,9 +140,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         layers = self._live.layers
         applies = "from the next start. /model loads one now" if key == "model" else option.when
         warning = ""
-        if os.environ.get(variable(key)):  # the change overrides it only until the next start
-            warning = f" ${variable(key)} overrides the file from the next start on."
-        elif layers.origin(key).kind == "model":
+        if layers.origin(key).kind == "model":
             warning = f" {one_line(self._dialogue.model)} has its own value, which overrides this."
         self.say(f"Saved in {short_path(layers.read.path)}; it applies {applies}.{warning}", wrong=bool(warning))
 

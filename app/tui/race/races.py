@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from ....engine.options import BUILTIN, find_server
 from ....errors import NotPossible, UserError
-from ...chat.choosing import PLAIN
+from ...chat.methods import PLAIN
 from ...race.entry import RaceEntry, split_model
 from ...race.kept import KeptRace
 from ...race.race import FEWEST, MOST, Race

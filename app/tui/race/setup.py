@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from ...chat.choosing import SELDOM
+from ...chat.methods import SELDOM
 from ...race.choices import ModelChoice
 from ...race.race import FEWEST, MOST
 from ...settings.keymap import HELP, MOVES, SETUP

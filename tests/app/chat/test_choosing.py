@@ -8,8 +8,18 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, first_method, shortlist, why_plain
-from specchat.app.chat.methods import LABELS, DraftLength, draft_length, get_method, known_methods, why_no_length
+from specchat.app.chat.methods import (
+    LABELS,
+    PROMISING,
+    DraftLength,
+    draft_length,
+    first_method,
+    get_method,
+    known_methods,
+    shortlist,
+    why_no_length,
+    why_plain,
+)
 from specchat.backends.info import ModelInfo
 from specchat.decoders.registry import BUILT_IN, methods
 from specchat.engine.catalog import get, parse_params
@@ -66,17 +76,6 @@ def test_the_first_method() -> None:
     leap = ModelInfo("m", pass_seconds=((1, 20.0), (2, 52.0), (4, 74.0), (8, 76.0), (16, 110.0)))
     assert first_method(METHODS, (), "q8.gguf", None, leap) == "lookup", "two nodes cost a leap, but sixteen pay on a copy"
     assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None, NONE) == "soft"
-
-
-def test_speeds_are_the_last_comparison_on_one_model() -> None:
-    speeds = Speeds()
-    assert speeds.ratio("one", "draft") is None
-    speeds.add("one", "draft", 100, 0.7)
-    speeds.add("one", "draft", 100, 2.1)
-    speeds.add("one", "draft", FEWEST_TOKENS - 1, 9.0)
-    speeds.add("one", "draft", 100, 0.0)  # not known
-    assert speeds.ratio("one", "draft") == 2.1
-    assert speeds.ratio("two", "draft") is None
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

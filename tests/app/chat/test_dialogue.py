@@ -309,22 +309,3 @@ async def test_pace_key(make_chat: Make, engine: Any, make_steps: Make) -> None:
         await command(pilot, "/pace 0")
         await asked(pilot, engine, "At full speed", make_steps()[:4])
         assert engine.asked.pace == 0
-
-
-async def test_the_builtin_models_starters_begin_plainly_and_slowly(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    app.dialogue.chosen = False
-    async with chatting(app, engine, size=SIZE) as (app, pilot):
-        default = app.dialogue.method
-        await pilot.press("tab", "2")
-        assert (engine.asked.method, engine.asked.pace) == ("greedy", 4)
-        id = engine.begin(make_steps(method="greedy", drafts=False)[:3])
-        await settle(app, pilot)
-        assert "4 passes a second   1.0 tokens a pass   ctrl+n switches the method now" in status(app)
-        await pilot.press("ctrl+n")
-        engine.events = [Switched(id, "lookup", "identical"), Steps(id, make_steps()[:2])]
-        engine.finish()
-        await settle(app, pilot)
-        assert (default, app.dialogue.method, app.dialogue.pace) == ("lookup", "lookup", 0)
-        await pilot.press("ctrl+l", "tab", "3")
-        assert (engine.asked.method, engine.asked.pace) == ("lookup", 4), "the one that was chosen since"

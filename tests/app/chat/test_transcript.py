@@ -217,8 +217,6 @@ def test_a_log_gives_back_every_step(steps: list[StepRecord]) -> None:
         log.append(step)
     assert list(log) == steps
     assert log.tokens.tolist() == [token for step in steps for token in step.tokens]
-    for i, step in enumerate(steps):
-        assert log.seconds(i) == pytest.approx(step.draft_seconds + step.forward_seconds + step.other_seconds, rel=1e-6)
 
 
 def test_there_is_no_step_before_the_first_or_after_the_last() -> None:
@@ -268,7 +266,7 @@ def test_pieces_are_safe_and_unknown_ones_show_their_number() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "penalty", "advice"),
-    [("length", 1.0, "Raise --max-tokens."), ("length", 1.9, "the repetition penalty of 1.9"), ("stop", 1.9, "the schema.")],
+    [("length", 1.0, "Raise --max-tokens."), ("stop", 1.9, "the schema.")],
 )
 def test_an_answer_that_is_cut_says_what_helps(reason: str, penalty: float, advice: str) -> None:
     answer = Answer("greedy", "identical", reason=reason, asked={"sampling": {"repetition_penalty": penalty}})

@@ -14,8 +14,7 @@ from specchat.app.chat.entries import Prompt
 from specchat.app.cli import start as launch
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
-from specchat.app.history.schema import VERSION
-from specchat.app.history.store import Store, history_file
+from specchat.app.history.store import VERSION, Store, history_file
 from specchat.app.saved.chat_json import read_chat
 from specchat.app.settings.fields import Settings
 from specchat.app.tui import app as chat_module
@@ -107,15 +106,6 @@ def test_exporting(call: Call, saved_chats: None, tmp_path: Path) -> None:
     code, _, err = call("chats", "export", "1", "lamps.exe")
     assert code == 2
     assert ".exe" in err
-
-
-def test_a_damaged_chat_is_shown_as_far_as_it_is(call: Call, saved_chats: None) -> None:
-    with sqlite3.connect(history_file()) as db:
-        db.execute("UPDATE parts SET json = x'00' WHERE entry = 2")
-    code, out, err = call("chats", "show", "1")
-    assert code == 0
-    assert "The keeper lit it." in out
-    assert "Only the text of 1 answer in this chat is left" in err
 
 
 class Begun:

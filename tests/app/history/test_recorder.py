@@ -15,10 +15,8 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
-from specchat.app.history.recorder import Recorder
+from specchat.app.history.recorder import ChatSnapshot, Recorder, snapshot
 from specchat.app.history.resume import chat_settings, resume_settings
-from specchat.app.history.typed import NEW, Drafts, Typed
-from specchat.app.history.writing import ChatSnapshot, snapshot
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.actions.history import go_on
@@ -51,7 +49,6 @@ def test_a_chat_comes_back(
     assert facts(opened.transcript) == facts(dialogue.transcript)
     assert opened.settings["method"] == "lookup"
     assert opened.model["context"] == 4096
-    assert not opened.damaged
 
 
 def test_a_running_answer_is_saved(
@@ -137,20 +134,6 @@ def test_an_opened_chat_is_saved_in_its_place(recorder: Recorder, chats: Chats, 
     assert entries == 4
 
 
-def test_entries_taken_back_stay_in_the_chat_as_it_was(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
-    say("Shared")
-    say("Old end", "An old answer.")
-    keep(recorder, dialogue)
-    del dialogue.transcript.entries[2:]
-    say("New end", "A new answer.")
-    keep(recorder, dialogue)
-    new, old = chats.newest()
-    assert new.parent == old.id
-    assert [e.text for e in chats.open(old.id).transcript.entries[2:]] == ["Old end", "An old answer."]
-    assert facts(chats.open(new.id).transcript) == facts(dialogue.transcript)
-    assert {hit.chat.id for hit in chats.search("Shared")} == {old.id, new.id}
-
-
 def test_a_branch_has_copies_of_its_beginning(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
     say("Shared")
     before = dialogue.transcript
@@ -172,21 +155,17 @@ def test_a_branch_has_copies_of_its_beginning(recorder: Recorder, chats: Chats, 
 def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, dialogue: Dialogue, say: Say) -> None:
     say("A secret")
     keep(recorder, dialogue)
-    drafts = Drafts(file)
-    drafts.write((NEW, {NEW: [Typed("Another")]}))
-    for name in ("history.db", "history.db-wal", "typing.lock"):
+    for name in ("history.db", "history.db-wal"):
         assert stat.S_IMODE((file.parent / name).stat().st_mode) == 0o600
     assert sqlite3.connect(file).execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def begin(dialogue: Dialogue, index: int) -> None:
-    transcript = dialogue.transcript
-    transcript.variants.begin(transcript.entries, index)
+    dialogue.transcript.begin_variant(index)
 
 
 def turn(dialogue: Dialogue, place: int, to: int) -> None:
-    transcript = dialogue.transcript
-    transcript.variants.turn(transcript.entries, place, to)
+    dialogue.transcript.turn_variant(place, to)
 
 
 def texts(transcript: Transcript) -> list[str]:
@@ -198,12 +177,11 @@ def every_way(transcript: Transcript) -> list[list[str]]:
     endings: list[list[str]] = []
 
     def walk(index: int) -> None:
-        entries, variants = transcript.entries, transcript.variants
-        for place in range(index, len(entries) + 1):
-            fork = variants.at(entries, place)
+        for place in range(index, len(transcript.entries) + 1):
+            fork = transcript.fork_before(place)
             if fork is not None and len(fork.ends) > 1:
                 for number in range(len(fork.ends)):
-                    variants.turn(entries, place, number)
+                    transcript.turn_variant(place, number)
                     walk(place + 1)
                 return
         endings.append(texts(transcript))
@@ -250,7 +228,7 @@ def test_every_way_comes_back(chats: Chats, many: Dialogue) -> None:
     assert texts(opened) == ["First!", "Anew."]
     assert every_way(opened) == WAYS
     assert every_way(many.transcript) == WAYS
-    answers = [entry for fork in opened.variants for end in fork.ends for entry in end if isinstance(entry, Answer)]
+    answers = [entry for fork in opened.forks.values() for end in fork.ends for entry in end if isinstance(entry, Answer)]
     assert {(answer.asked["method"], answer.asked["sampling"]["seed"]) for answer in answers} == {("lookup", 0), ("greedy", 0)}
     assert chats.newest()[0].answers == 1  # on the screen
     assert [hit.chat.id for text in ("Once", "Two.", "Anew") for hit in chats.search(text)] == [
@@ -310,7 +288,6 @@ def test_two_windows_on_one_chat_lose_nothing(file: Path, chats: Chats, recorder
     other.close()
     assert every_way(chats.open(1).transcript) == WAYS
     branch = next(row for row in chats.newest() if row.id != 1)
-    assert branch.parent == 1
     assert every_way(chats.open(branch.id).transcript) == [*WAYS[:2], ["First!", "Anew.", "Meanwhile", "Something else."]]
 
 
@@ -370,19 +347,3 @@ async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Mak
         assert notices == ["There is no model /models/own: name another."]
         assert app.dialogue.transcript.answers()[0].text  # the chat is there to read
         assert app.dialogue.submit("And now?")
-
-
-def test_a_start_with_a_model_that_is_gone_takes_the_usual_one(engine: Any, dialogue: Dialogue) -> None:
-    fallback = ModelSelection("builtin", device="cpu")
-    dialogue = Dialogue(engine, ModelSelection("/models/own"), dialogue.methods, "lookup", fallback=fallback)
-    engine.events.append(Failed(1, "user", "There is no model /models/own."))
-    dialogue.drain()
-    assert (dialogue.model, dialogue.phase) == ("builtin", "loading")
-    assert engine.sent[-1] == Load(engine.ids, fallback)
-    assert [entry.text for entry in dialogue.transcript.entries] == [
-        "There is no model /models/own.",
-        "builtin is being loaded in its place.",
-    ]
-    engine.events.append(Failed(1, "user", "No luck."))
-    dialogue.drain()
-    assert dialogue.phase == "unloaded"

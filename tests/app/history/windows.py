@@ -47,36 +47,36 @@ class Window:
 
     def go_on(self, id: int, text: str) -> tuple[int, list[str]]:
         """Open a chat and ask something in it."""
-        with Store(self.file, reading=True) as store:
+        with Store(self.file) as store:
             self.dialogue.transcript = Chats(store).open(id).transcript
         return self.ask(text)
 
     def chats(self) -> dict[int, tuple[str, bool]]:
         """All chats by number: title, and whether it was deleted."""
-        with Store(self.file, reading=True) as store:
+        with Store(self.file) as store:
             rows = [*Chats(store).newest(limit=100_000), *Chats(store).deleted()]
         return {row.id: (row.title, row.deleted) for row in rows}
 
     def search(self, text: str) -> set[int]:
         """The chats that have it."""
-        with Store(self.file, reading=True) as store:
+        with Store(self.file) as store:
             return {hit.chat.id for hit in Chats(store).search(text)}
 
     def rename(self, id: int, title: str) -> None:
         """Give a chat in the list a title."""
-        with Store(self.file, reading=True) as store:
+        with Store(self.file) as store:
             Chats(store).rename(id, title)
 
     def delete(self, id: int) -> None:
         """Delete a chat in the list."""
-        with Store(self.file, reading=True) as store:
+        with Store(self.file) as store:
             Chats(store).delete(id)
 
     def everything(self) -> dict[int, tuple[str, bool, list[str], list[str]]]:
         """All chats by number: title, whether it was deleted, prompts, answers."""
         out = {}
         listed = self.chats()
-        with Store(self.file, reading=True) as store:
+        with Store(self.file) as store:
             assert take_notices() == []
             assert store.db.execute("PRAGMA quick_check").fetchone() == ("ok",)
             for id, (title, deleted) in listed.items():

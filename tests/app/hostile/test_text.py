@@ -111,9 +111,9 @@ def test_lines_of_lists_and_panels_are_calm_and_fit(text: str, cells: int) -> No
 @given(TEXTS, st.integers(20, 90))
 def test_chats_in_the_list_are_calm_and_fit(text: str, cells: int) -> None:
     from specchat.app.history.chats import _excerpt, _row
-    from specchat.app.history.schema import stored
+    from specchat.app.history.store import stored
 
-    chat = _row((1, stored(text), 1.7e9, 1.7e9, stored(text), 3, None, None))
+    chat = _row((1, stored(text), 1.7e9, 1.7e9, stored(text), 3, None))
     assert isinstance(chat, ChatRow)
     for item in (chat, ChatHit(chat, _excerpt(text, text[len(text) // 2 :][:4]))):
         for row in drawn(item, cells, 1.7e9, None):

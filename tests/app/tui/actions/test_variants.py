@@ -117,7 +117,7 @@ async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: A
         await pilot.press("alt+left")
         assert "answer 1 of 2   lookup" in status(app)
         assert "● 1  lookup" in shown(app)
-        first, second = app.dialogue.transcript.variants.answers(app.dialogue.transcript.entries, 1)
+        first, second = app.dialogue.transcript.variant_answers(1)
         assert "×" in str(table([first, second], second, 90))
         second.figures.contended = True
         assert "×" not in str(table([first, second], second, 90)[2]), "another program took the processor"

@@ -11,7 +11,7 @@ import pytest
 
 from specchat.app.models.memory import FreeMemory
 from specchat.app.settings.actions import ACTIONS
-from specchat.app.settings.keymap import ALL, CHAT, INPUT, LEADER, conflicts, keys_of
+from specchat.app.settings.keymap import ALL, CHAT, INPUT, LEADER, keys_of
 from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.leader import LeaderScreen
@@ -67,7 +67,6 @@ def test_no_key_is_a_multiplexers_prefix_and_none_clashes() -> None:
     assert not in_the_chat & {"space", "ctrl+s", "ctrl+z"}, "these mean something else there"
     assert all(len(name) > 1 for name in in_the_chat), "bare characters always type"
     assert all(any(not name.startswith(("shift+", "ctrl+shift+", "super+")) for name in keys_of(key, {})) for key in ALL)
-    assert conflicts({key.id: key.keys for key in ALL}) == []
 
 
 def test_alt_and_f_keys_keep_their_letter_after_the_leader() -> None:

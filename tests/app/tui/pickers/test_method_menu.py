@@ -8,7 +8,6 @@ from textual.app import App, ComposeResult
 from textual.widgets import OptionList, Static
 
 from specchat.app.chat.methods import known_methods
-from specchat.app.settings.keymap import conflicts
 from specchat.app.text.lines import StyledLine
 from specchat.app.tui.pickers.method_menu import MethodMenu
 from specchat.app.tui.pickers.pick_list import PickList
@@ -167,11 +166,3 @@ async def test_of_many_items_only_those_that_are_seen_are_drawn() -> None:
         await pilot.pause()
         assert app.listed.item == "word 9999"
         assert "word 9999" in app.listed.render_line(app.listed.size.height - 1).text
-
-
-def test_keys_of_every_list_conflict_with_those_of_each() -> None:
-    keymap: dict[str, Any] = {"list_below": "ctrl+f"}
-    assert conflicts(keymap) == [
-        "ctrl+f is the key of both list_below and prompts_older: give one of them another under [keymap]."
-    ]
-    assert conflicts({"models_cancel": "ctrl+f"}) == [], "they are never there together"

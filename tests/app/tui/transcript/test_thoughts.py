@@ -173,12 +173,8 @@ async def test_think_switches_what_is_asked(make_chat: Make, engine: Any) -> Non
         assert "thinking off" in str(header.render())
         await command(pilot, "/think hard")
         assert "cannot think 'hard'" in toasts(pilot.app)
-    for info, why in (
-        (ModelInfo(), "its chat template has no place for it"),
-        (ModelInfo(has_template=False), "it is a base model"),
-    ):
-        with pytest.raises(NotPossible, match=f"This model does not think before it answers: {why}"):
-            known_word(info, "off")
+    with pytest.raises(NotPossible, match="This model does not think before it answers"):
+        known_word(ModelInfo(), "off")
 
 
 async def test_copy_takes_the_answer_and_the_thought_on_demand(make_chat: Make, engine: Any) -> None:
