@@ -16,16 +16,13 @@ from ...plain_file import user_path
 KEY_SOURCES = ("key_env", "key_file")
 """Settings of a server that name the place of its key."""
 
-_SCHEMES = ("http://", "https://", "http:/", "https:/")
-"""Beginnings of an address. Those with one slash are taken for one, to be refused with a reason."""
+_SCHEMES = ("http://", "https://")
 _BARE = re.compile(
     r"(localhost(:\d+)?|(\d{1,3}\.){3}\d{1,3}(:\d+)?|\[[0-9a-f:]+\](:\d+)?|[a-z0-9-]+(\.[a-z0-9-]+)+:\d+|[a-z0-9-]+:\d{4,5})([/#]|$)",
     re.IGNORECASE,
 )
 """An address without its scheme. A host of one word needs a port, as models have tags (`qwen3:4b`)."""
-_PASTED = re.compile(
-    r"/*(/v1)?(/(chat/)?completions?|/responses|/models|/embeddings|/api/(chat|generate|tags|show))?/*$", re.IGNORECASE
-)
+_PASTED = re.compile(r"/*(/v1)?(/(chat/)?completions|/models|/api/(chat|generate|tags))?/*$", re.IGNORECASE)
 """Paths that documents and other programs append to a server's address."""
 
 _KEY = re.compile(r"[!-~]+")
@@ -55,9 +52,17 @@ class Address:
         """Whether it is this machine, which no proxy is in front of."""
         host = urlsplit(self.root).hostname or ""
         try:
-            return f".{host}".endswith(".localhost") or (ip := ipaddress.ip_address(host)).is_loopback or ip.is_unspecified
+            return host == "localhost" or (ip := ipaddress.ip_address(host)).is_loopback or ip.is_unspecified
         except ValueError:
             return False
+
+    @property
+    def key_place(self) -> str:
+        """The place of its key, for sentences; "" if the server has none."""
+        if self.key is None:
+            return ""
+        source, value = self.key
+        return f"${value}" if source == "key_env" else value
 
     def read_key(self) -> str:
         """Read the key; "" if the server has none.
@@ -68,18 +73,17 @@ class Address:
         if self.key is None:
             return ""
         source, value = self.key
-        key = (_read_variable(value) if source == "key_env" else _read_file(value)).strip()
+        try:
+            text = os.environ[value] if source == "key_env" else user_path(value).read_text(encoding="utf-8")
+        except (KeyError, OSError, ValueError) as error:
+            reason = "which is not set" if source == "key_env" else f"which cannot be read ({error})"
+            raise UserError(f"The server's key should be in {self.key_place}, {reason}. Check the settings.") from None
+        key = text.strip()
         if not _KEY.fullmatch(key):
             raise UserError(
-                f"The key for {self.host} ({key_place(self.key)}) is empty or has characters that no key has. Check it."
+                f"The key for {self.host} in {self.key_place} is empty or has characters that no key has. Check it."
             )
         return key
-
-
-def key_place(key: tuple[str, str]) -> str:
-    """Name the place of a key, for a sentence."""
-    source, value = key
-    return f"${value}" if source == "key_env" else value
 
 
 def is_url(spec: str) -> bool:
@@ -107,28 +111,18 @@ def parse_url(url: str) -> tuple[str, str]:
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if not host or not url.lower().startswith(_SCHEMES) or not url.isprintable() or " " in url or "\\" in url:
+    if not host or not is_url(url) or parts.query or not url.isprintable() or " " in url:
         raise UserError(f"{url!r:.80} is not a server's address. Write it like http://localhost:8080.")
     if "@" in parts.netloc:
         raise UserError(
             "A server's address must not hold a name or password. Put the key into an environment variable and name that in "
             "the settings: [servers.NAME] with url and key_env."
         )
-    if parts.query:
-        raise UserError(f"A server's address ends before the question mark: {parts.scheme}://{parts.netloc}{parts.path}.")
-    path = _PASTED.sub("", parts.path.rstrip("/"))
     scheme = parts.scheme.lower()
     place = f"[{host}]" if ":" in host else host
     if port and port != {"http": 80, "https": 443}[scheme]:
         place = f"{place}:{port}"
-    return f"{scheme}://{place}{path}", _parse_model(model)
-
-
-def _parse_model(model: str) -> str:
-    name = unquote(model).strip()
-    if re.search(r"[\x00-\x1f\x7f]", name):
-        raise UserError(f"{name!r:.80} is not a model's name. Leave out what cannot be printed.")
-    return name
+    return f"{scheme}://{place}{_PASTED.sub('', parts.path)}", unquote(model).strip()
 
 
 def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address | None:
@@ -143,39 +137,16 @@ def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address 
     """
     if is_url(spec):
         root, model = parse_url(spec)
-        table = next((table for table in servers.values() if _has_root(table, root)), {})
-        return Address(spec, root, model or str(table.get("model", "")), _find_key(table))
-    name, _, model = spec.partition("#")
-    if name not in servers:
-        return None
-    model = _parse_model(model)
-    table = servers[name]
-    if not table.get("url"):
-        raise UserError(f"[servers.{name}] has no url. Add the server's address, like http://localhost:8080.")
-    root, default = parse_url(str(table["url"]))
-    return Address(spec, root, model or default or str(table.get("model", "")), _find_key(table))
-
-
-def _has_root(table: Mapping[str, Any], root: str) -> bool:
-    try:
-        return parse_url(str(table.get("url", "")))[0] == root
-    except UserError:
-        return False
-
-
-def _find_key(table: Mapping[str, Any]) -> tuple[str, str] | None:
-    return next(((source, str(table[source])) for source in KEY_SOURCES if table.get(source)), None)
-
-
-def _read_variable(name: str) -> str:
-    if name not in os.environ:
-        raise UserError(f"The server's key should be in ${name}, which is not set. Set it in your shell.")
-    return os.environ[name]
-
-
-def _read_file(path: str) -> str:
-    try:
-        return user_path(path).read_text(encoding="utf-8")[:4096]
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UserError(f"The server's key should be in {path}, which cannot be read ({reason}). Check the file.") from None
+        # The settings were checked, so that each url there is an address.
+        table = next((table for table in servers.values() if table.get("url") and parse_url(table["url"])[0] == root), {})
+    else:
+        name, _, model = spec.partition("#")
+        if name not in servers:
+            return None
+        table = servers[name]
+        if not table.get("url"):
+            raise UserError(f"[servers.{name}] has no url. Add the server's address, like http://localhost:8080.")
+        root, default = parse_url(table["url"])
+        model = unquote(model).strip() or default
+    key = next(((source, str(table[source])) for source in KEY_SOURCES if table.get(source)), None)
+    return Address(spec, root, model or str(table.get("model", "")), key)

@@ -91,9 +91,7 @@ def _thinking(engine: str, request: ServerRequest) -> dict[str, Any]:
     if budget is not None and not dialect.budget:
         raise UserError(f"{engine} takes no budget for thoughts. Leave out think_budget.")
     if engine == LLAMA_SERVER and request.constraint is not None and not request.constraint.is_json:
-        if think not in ("", "off"):
-            raise UserError(f"{engine} holds a thought to the grammar, too. Set think to off, or use a schema.")
-        think = "off"
+        think = "off"  # it would hold the thought to the grammar, too
     body: dict[str, Any] = {dialect.budget: budget} if budget is not None else {}
     if think in ("on", "off") and dialect.templates:
         variables = {"enable_thinking": think == "on", "thinking": think == "on", **variables}
@@ -149,9 +147,9 @@ REPORTING_FIELDS = """
 """Fields that only tell more about an answer."""
 
 
-def without_refused(body: dict[str, Any], refusal: Any, limited: bool) -> dict[str, Any]:
-    """Return a request without the fields that a server refused, or with OpenAI's newer name for `max_tokens`; the same if the
-    refusal names none that it can do without.
+def refused_fields(body: dict[str, Any], refusal: Any, limited: bool) -> dict[str, str]:
+    """Find the fields that a server refused and that a request can do without: each with the name to send it by, "" to leave it
+    out.
 
     Args:
         body: of the request.
@@ -160,12 +158,7 @@ def without_refused(body: dict[str, Any], refusal: Any, limited: bool) -> dict[s
     """
     text = json.dumps(refusal)
     if "max_tokens" in body and "max_completion_tokens" in text:
-        unlimited = {name: value for name, value in body.items() if name != "max_tokens"}
-        return unlimited | {"max_completion_tokens": body["max_tokens"]}
+        return {"max_tokens": "max_completion_tokens"}
     optional = {*SAMPLING_FIELDS, *REPORTING_FIELDS} | (set() if limited else {"max_tokens"})
-    return {name: value for name, value in body.items() if name not in optional or not _names(text, name)}
-
-
-def _names(text: str, field: str) -> bool:
-    pattern = rf"(?<![a-z_]){field.replace('_', '[_ ]?')}(ing)?(?![a-z_])"
-    return re.search(pattern, text, re.IGNORECASE) is not None
+    patterns = {name: rf"(?<![a-z_]){name.replace('_', '[_ ]?')}(?![a-z_])" for name in body if name in optional}
+    return {name: "" for name, pattern in patterns.items() if re.search(pattern, text, re.IGNORECASE)}

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import html
 import json
-import math
 import re
-import ssl
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import quote, quote_plus, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
 from ... import __version__
-from ...errors import ContextFull, UserError, counted
-from .address import Address, key_place
-from .encodings import unpack
-from .refusals import error_text, is_context_full, parse_wait, prompt_sizes
-from .values import parse_json
+from ...errors import ContextFull, UserError
+from .address import Address
 
 CONNECT_SECONDS = 10.0
 """Time limit of opening a connection."""
@@ -36,9 +27,15 @@ MOST_BODY = 128_000_000
 MOST_QUOTED = 300
 """Characters of a server's text within a sentence."""
 
+ERROR_FIELDS = ("error", "message", "detail", "msg")
+"""Fields with the text of an error: OpenAI's, then those of Python servers."""
 
-class Unreachable(UserError):
-    """There is no connection to the server."""
+FULL = re.compile(
+    r"exceed_context|context_length_exceeded|maximum context length|longer than the model'?s|available context size"
+    r"|max_tokens must be at least 1, got (0|-)",
+    re.IGNORECASE,
+)
+"""Wordings of llama-server, vLLM, SGLang, Ollama and OpenAI for a prompt that does not fit."""
 
 
 class Refused(UserError):
@@ -67,7 +64,6 @@ class Connection:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._key = address.read_key()
-        self._hidden = spellings(self._key) if self._key else None
         headers = {"Accept-Encoding": "identity", "User-Agent": f"specchat/{__version__}"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -94,11 +90,8 @@ class Connection:
 
     def quote(self, text: object) -> str:
         """Return a server's or a library's text as a part of a sentence: one line, bounded, without the key."""
-        line = " ".join(str(text).split())
-        if isinstance(text, BaseException):
-            line = line or type(text).__name__
-        if self._hidden is not None:
-            line = self._hidden.sub("[key]", line)
+        line = " ".join(str(text).split()) or type(text).__name__
+        line = line.replace(self._key, "[key]") if self._key else line
         line = "".join(character if character.isprintable() else "?" for character in line).rstrip(".")
         return line if len(line) <= MOST_QUOTED else f"{line[:MOST_QUOTED]} …"
 
@@ -107,16 +100,15 @@ class Connection:
         time.
 
         Raises:
-            Unreachable: there is no connection.
-            UserError: the server redirects, hangs up, or does not speak HTTP.
+            UserError: there is no connection, or the server redirects, hangs up, or does not speak HTTP.
         """
         request = self.http.build_request("POST" if body else "GET", self.address.root + path, json=body)
         try:
             async with asyncio.timeout(ASK_SECONDS), self._response(request) as response:
-                return response.status_code, await self._body(response)
+                return response.status_code, await self.read_body(response)
         except (TimeoutError, httpx2.ReadTimeout):
             return 0, None
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
             raise self.unreachable(error) from None
 
     async def probe(self, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -132,19 +124,14 @@ class Connection:
         """Yield the response to a request, with an unread body. Its connection is closed at the end, which stops the server."""
         response = await self.http.send(request, stream=True)
         try:
-            unpack(response)
-            if 300 <= response.status_code < 400:
-                target = self.quote(response.headers.get("Location", "nowhere"))
-                unsent = " Your key was not sent there." if self._key else ""
-                raise UserError(
-                    f"{self.address.host} redirects to {target}, which is not followed.{unsent} If you trust that address, use "
-                    "it as the model."
-                )
+            if response.is_redirect:
+                target = self.quote(response.headers["Location"])
+                raise UserError(f"{self.address.host} redirects to {target}, which is not followed. Check the address.")
             yield response
         finally:
             await response.aclose()
 
-    async def _body(self, response: httpx2.Response) -> Any:
+    async def read_body(self, response: httpx2.Response) -> Any:
         """Read as much of a body as comes in time, up to MOST_BODY bytes: a failing server may stall or hang up."""
         data = bytearray()
         with contextlib.suppress(TimeoutError, httpx2.HTTPError):
@@ -153,7 +140,11 @@ class Connection:
                     data += chunk
                     if len(data) > MOST_BODY:
                         break
-        return parse_json(bytes(data[:MOST_BODY]).decode("utf-8-sig", "replace"))
+        text = data.decode("utf-8", "replace")
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, body: dict[str, Any]) -> AsyncIterator[httpx2.Response]:
@@ -165,104 +156,59 @@ class Connection:
         """
         async with self._response(self.http.build_request("POST", self.address.root + path, json=body)) as response:
             if not response.is_success:
-                answer = await self._body(response)
-                raise self.refusal(response.status_code, answer, parse_wait(response.headers, answer))
+                raise self.refusal(response.status_code, await self.read_body(response))
             yield response
-
-    # Sentences
 
     def unreachable(self, error: BaseException) -> UserError:
         """Make the error for a server that does not answer, or not as a server of models does."""
         host, reason = self.address.host, self.quote(error)
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, ssl.SSLError):
-            cause = cause.__cause__ or cause.__context__
-        if re.search(r"wrong.version.number|record.layer.failure|http.request", str(error), re.IGNORECASE):
-            plain = self.address.root.replace("https:", "http:", 1)
-            return Unreachable(f"{host} speaks http there, not https. Use {plain} if no one else can listen on the way.")
-        if cause is not None or "CERTIFICATE" in str(error).upper():
-            return Unreachable(
-                f"The certificate or encryption of {host} is not right ({reason}). Check the address; a certificate of your "
-                "own is given in SSL_CERT_FILE."
-            )
-        if isinstance(error, httpx2.ProxyError):
-            return Unreachable(f"The proxy does not reach {host} ({reason}). Check HTTPS_PROXY and NO_PROXY.")
         if isinstance(error, httpx2.RemoteProtocolError | httpx2.DecodingError | httpx2.ReadError | httpx2.WriteError):
-            return UserError(
-                f"{host} does not answer as a server of models does ({reason}). Check the address, and whether it begins with "
-                "http or https."
-            )
-        if proxy := self._proxy():
-            return Unreachable(
-                f"The proxy {proxy} does not answer, and {host} is asked through it ({reason}). Check HTTPS_PROXY, "
-                "HTTP_PROXY, ALL_PROXY and NO_PROXY."
-            )
-        return Unreachable(f"Nothing answers at {host} ({reason}). Start the server, or check the address and the network.")
+            return UserError(f"{host} does not answer as a server of models does ({reason}). Check the address.")
+        advice = "Start the server, or check the address and the network."
+        if self.address.root.startswith("https:"):
+            advice = "Check the address, the network, HTTPS_PROXY, and for a certificate of your own SSL_CERT_FILE."
+        return UserError(f"Nothing answers at {host} ({reason}). {advice}")
 
-    def _proxy(self) -> str:
-        """Return host and port of the proxy in front of the server; "" without one."""
-        url, proxies = urlsplit(self.address.root), getproxies()
-        proxy = proxies.get(url.scheme) or proxies.get("all") or ""
-        if self.address.local or not proxy or proxy_bypass(url.netloc):
-            return ""
-        return self.quote(proxy.rpartition("@")[2].rpartition("//")[2].rstrip("/"))
-
-    def broken(self, error: BaseException, in_answer: bool) -> UserError:
-        """Make the error for a connection that failed behind the request; `in_answer`: any of the answer had come."""
-        if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError | httpx2.PoolTimeout):
-            return self.unreachable(error)
-        place = "in the middle of the answer" if in_answer else "before the answer began"
-        check = "What came is kept; check" if in_answer else "Check"
-        return UserError(
-            f"The connection to {self.address.host} broke off {place} ({self.quote(error)}). {check} whether the server still "
-            "runs, then send the message again."
-        )
-
-    def refusal(self, status: int, body: Any, wait: float = 0.0) -> UserError:
+    def refusal(self, status: int, body: Any) -> UserError:
         """Make the error for a status other than 200, or an error in the stream.
 
         Args:
             status: of HTTP, or the error's own code.
             body: of the response, or the error.
-            wait: seconds that the server asks to wait; 0 if it does not say.
         """
         host, message = self.address.host, error_text(body)
-        reason = f": {self.quote(message)}" if message else ""
-        if status == 413 or (status not in (401, 402, 403, 429) and is_context_full(body)):
-            prompt, context = prompt_sizes(body)
-            sizes = f" ({counted(prompt, 'token')} of {context:,})" if prompt and context else reason
-            return ContextFull(f"The chat no longer fits in the context of {host}{sizes}. Start a new chat or shorten it.")
-        if status in (401, 403) and not self._key:
-            return UserError(
-                f"{host} wants a key ({status}). Put it into an environment variable and name that in the settings: "
-                f'[servers.NAME] with url = "{self.address.root}" and key_env = "VARIABLE".'
-            )
-        cause = f"({status}{reason})"
+        cause = f"({status}: {self.quote(message)})" if message else f"({status})"
+        if status == 413 or (status not in (401, 403, 429) and is_context_full(body)):
+            return ContextFull(f"The chat no longer fits in the context of {host} {cause}. Start a new chat or shorten it.")
         match status:
+            case 401 | 403 if not self._key:
+                return UserError(
+                    f"{host} wants a key ({status}). Put it into an environment variable and name that in the settings: "
+                    f'[servers.NAME] with url = "{self.address.root}" and key_env = "VARIABLE".'
+                )
             case 401 | 403:
-                place = key_place(self.address.key) if self.address.key else ""
-                return UserError(f"{host} does not accept the key in {place} ({status}). Check the key.")
-            case 402:
-                return UserError(f"{host} has no credit left for this key {cause}. Check the account, or ask another server.")
-            case 404 | 405 | 410 | 415 | 421 | 426:
+                return UserError(f"{host} does not accept the key in {self.address.key_place} ({status}). Check the key.")
+            case 404 | 405:
                 return UserError(f"{host} does not have what was asked for {cause}. Check the address and the model's name.")
-            case 429:
-                when = f"in {math.ceil(wait):,} s" if wait else "in a while"
-                return UserError(f"{host} takes no more requests now {cause}. Send the message again {when}.")
-            case 503:
-                when = f"Try again in {math.ceil(wait):,} s." if wait else "Wait until its model is loaded, then try again."
-                return UserError(f"{host} is not ready {cause}. {when}")
-            case _ if status >= 500 or status in (408, 425, 499):
+            case 429 | 503:
+                return UserError(f"{host} is not ready {cause}. Send the message again in a while.")
+            case _ if status >= 500:
                 return Refused(f"{host} failed {cause}. Send the message again; the server's log may say why.", body)
         return Refused(f"{host} refused the request {cause}. Change what it names, or ask another server.", body)
 
 
-def spellings(key: str) -> re.Pattern[str]:
-    """Compile a pattern that matches a key as it is, and in the encodings in which an echo may have it."""
-    data = key.encode("utf-8", "surrogatepass")
-    forms = {key, quote(key, safe=""), quote(key), quote_plus(key), json.dumps(key)[1:-1], html.escape(key), data.hex()}
-    for before in range(3):  # base64 depends on the number of bytes before the key, modulo 3
-        packed = base64.b64encode(bytes(before) + data).decode().rstrip("=")
-        certain = packed[(0, 2, 3)[before] : len(packed) - ((before + len(data)) % 3 > 0)]
-        forms |= {certain, certain.replace("+", "-").replace("/", "_")} if len(certain) > 3 else set()
-    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))), re.IGNORECASE)
+def error_text(body: Any) -> str:
+    """Extract the text of an error; of a body that is no JSON its first line."""
+    while not isinstance(body, str):
+        if isinstance(body, list) and body:
+            body = body[0]
+        elif isinstance(body, dict):
+            body = next((body[name] for name in ERROR_FIELDS if body.get(name)), "")
+        else:
+            return ""
+    return next(iter(body.strip().splitlines()), "")
+
+
+def is_context_full(body: Any) -> bool:
+    """Return whether an error says that the prompt does not fit in the context."""
+    return FULL.search(json.dumps(body)) is not None

@@ -1,15 +1,11 @@
-"""Events of a server's stream, as checked data: any of it may be wrong."""
+"""Events of a server's stream as checked data: any value may be missing, of another type or out of range."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
-
-import httpx2
-
-from .values import count, dig, number, string
+from typing import Any
 
 NO_ID = -1
 """Id of a token that the server does not name."""
@@ -20,64 +16,40 @@ THOUGHT_FIELDS = ("reasoning_content", "reasoning")
 MOST_EVENT = 128_000_000
 """Bytes of one event. A vLLM or llama-server fills it with the whole prompt: ten million tokens take some 70 MB."""
 
-MOST_STRAY = 2000
-"""Characters kept of a body's beginning and of its end, to show a web page or a proxy's message in an error."""
-
-FIELD = re.compile(r"(event|id|retry)?:|data: *[{\[]")
-"""Lines of a stream of JSON."""
-
 DONE = "[DONE]"
 """Data of the last event, in place of JSON."""
 
 
-class EventStream:
-    """The data of a response's events, read by httpx2's `EventSource`.
+def dig(value: Any, *path: str | int) -> Any:
+    """Return the value at a path of keys and indices; None if there is none."""
+    for key in path:
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        else:
+            return None
+    return value
 
-    Its body is UTF-8 text of events, whatever its header says, and may end without the last blank line.
 
-    Args:
-        response: with an unread body.
-        heard: called whenever anything comes: comments are signs of life too.
-    """
+def tables(value: Any) -> list[Mapping[str, Any]]:
+    """List the objects in an array; none if it is no array."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
-    def __init__(self, response: httpx2.Response, heard: Callable[[], None]) -> None:
-        response.encoding = "utf-8-sig"
-        self._response = response
-        self._heard = heard
-        self._start = self._end = ""
-        self.ended = False
-        """Whether the body has ended; the event that follows may have broken off."""
-        # The attributes that `EventSource` reads of a response.
-        self.headers = {"content-type": "text/event-stream"}
-        self.request = response.request
 
-    async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield the data of each event.
+def string(value: Any) -> str:
+    """Return a string as it is, and an empty one for anything else."""
+    return value if isinstance(value, str) else ""
 
-        Raises:
-            httpx2.SSEError: an event is too large.
-            httpx2.HTTPError: the connection failed.
-        """
-        async for event in httpx2.EventSource(cast(httpx2.Response, self), MOST_EVENT):
-            if event.data:
-                yield event.data
 
-    async def aiter_text(self) -> AsyncIterator[str]:
-        """Yield the body as it comes, and a blank line at its end."""
-        async for text in self._response.aiter_text():
-            self._start += text[: MOST_STRAY - len(self._start)]
-            self._end = (self._end + text)[-MOST_STRAY:]
-            self._heard()
-            yield text
-        self.ended = True
-        yield "\n\n"
+def count(value: object) -> int | None:
+    """Return a number of things; None if it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
 
-    @property
-    def stray(self) -> str:
-        """The first line that is no event of JSON, of those kept: a web page's, say, or a proxy's message."""
-        lines = (*re.split(r"[\r\n]+", self._start), *re.split(r"[\r\n]+", self._end)[1:])
-        texts = (line.removeprefix("data:").strip() for line in lines if not FIELD.match(line))
-        return next(filter(None, texts), "")
+
+def milliseconds(value: object) -> float | None:
+    """Return a time; None if it is none."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) and 0 <= value < 1e15 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +130,16 @@ def parse_ids(value: object) -> tuple[int, ...] | None:
 
 
 def _timings(value: object) -> Timings | None:
-    predicted, milliseconds = count(dig(value, "predicted_n")), number(dig(value, "predicted_ms"))
-    if predicted is None or milliseconds is None:
+    predicted = count(dig(value, "predicted_n"))
+    decoding = milliseconds(dig(value, "predicted_ms"))
+    if predicted is None or decoding is None:
         return None
     return Timings(
         predicted=predicted,
-        milliseconds=milliseconds,
+        milliseconds=decoding,
         drafted=count(dig(value, "draft_n")) or 0,
         accepted=count(dig(value, "draft_n_accepted")) or 0,
         prompt=count(dig(value, "prompt_n")) or 0,
         cached=count(dig(value, "cache_n")) or 0,
-        prompt_milliseconds=number(dig(value, "prompt_ms")) or 0.0,
+        prompt_milliseconds=milliseconds(dig(value, "prompt_ms")) or 0.0,
     )

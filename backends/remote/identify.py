@@ -6,15 +6,13 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from types import NoneType
 from typing import Any
-from urllib.parse import quote
 
 from ...errors import UserError, did_you_mean
-from .connection import Connection, Unreachable
-from .dialects import DIALECTS, LLAMA_SERVER, OLLAMA, UNKNOWN
-from .values import count, dig, string, tables
+from .connection import Connection
+from .dialects import DIALECTS, LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
+from .events import count, dig, string, tables
 
 PLAIN = "plain"
 """The method of a server that does not speculate."""
@@ -61,47 +59,30 @@ async def identify(server: Connection) -> Served:
         UserError: it does not answer, wants a key, is loading, or has no such model.
     """
     api, rows = await _list_models(server)
-    rows = [row for row in rows if _id(row)]
     owner = next((row["owned_by"] for row in rows if string(row.get("owned_by"))), None)
     engine = next((name for name, dialect in DIALECTS.items() if dialect.owner == owner), "") or await _probe_engine(server)
     model = _choose_model(server, engine, rows)
-    row = next((row for row in rows if _id(row) == model), {})
-    models = tuple(dict.fromkeys(map(_id, rows)))
-    served = Served(engine, api, model, models, context=count(row.get("max_model_len")) or 0)
-    match engine:
-        case "llama-server":
-            return await _ask_llama_server(server, served, row)
-        case "vLLM":
-            return await _ask_vllm(server, served)
-        case "SGLang":
-            return await _ask_sglang(server, served)
-    return served
+    context = next((count(row.get("max_model_len")) for row in rows if row["id"] == model), None) or 0
+    served = Served(engine, api, model, tuple(dict.fromkeys(row["id"] for row in rows)), context=context)
+    ask = {LLAMA_SERVER: _ask_llama_server, VLLM: _ask_vllm, SGLANG: _ask_sglang}.get(engine)
+    return await ask(server, served) if ask is not None else served
 
 
 async def _list_models(server: Connection) -> tuple[str, Sequence[Row]]:
     """Return the API's path below the server's root and the models that it lists: none if it lists none and one is named."""
-    model, host = server.address.model, server.address.host
-    api = "/v1"
-    try:
-        status, body = await server.ask("/v1/models")
-    except Unreachable:
-        raise
-    except UserError:
-        if not model:
-            raise
-        return api, []
+    api, host = "/v1", server.address.host
+    status, body = await server.ask("/v1/models")
     if status in (404, 405) and _is_list(other := await server.probe("/models")):
         api, status, body = "", 200, other
     if status == 200 and _is_list(body):
-        return api, tables(body["data"])
-    if model and status != 503:
-        return "/v1", []
+        return api, [row for row in tables(body["data"]) if string(row.get("id")).isprintable() and row.get("id")]
+    if server.address.model and status != 503:
+        return api, []
     if status in (0, 200, 404, 405, 501):
-        reason = "sends no list of models" if status else "does not answer in time"
-        number = f" ({status})" if status > 200 else ""
+        reason = f"sends no list of models ({status})" if status else "does not answer in time"
         raise UserError(
-            f"{host} {reason}{number}. Check the address: it should be that of an OpenAI-compatible API. If it is, name the "
-            f"model behind it: {server.address.root}#NAME."
+            f"{host} {reason}. Check the address: it should be that of an OpenAI-compatible API. If it is, name the model "
+            f"behind it: {server.address.root}#NAME."
         )
     raise server.refusal(status, body)
 
@@ -110,32 +91,22 @@ def _is_list(body: Any) -> bool:
     return isinstance(body, dict) and "data" in body and isinstance(body["data"], list | NoneType)  # Ollama: null
 
 
-def _id(row: Row) -> str:
-    """Return a model's name; "" for one that cannot be shown."""
-    name = string(row.get("id"))
-    return name if name.isprintable() and len(name) <= 300 else ""
-
-
 def _short_name(value: object) -> str:
     return value if isinstance(value, str) and _NAME.fullmatch(value) else ""
 
 
 def _choose_model(server: Connection, engine: str, rows: Sequence[Row]) -> str:
-    host, model, names = server.address.host, server.address.model, list(map(_id, rows))
+    host, model, names = server.address.host, server.address.model, [row["id"] for row in rows]
     if not model:
         first = next((name for name in names if not _OTHER_KIND.search(name)), "")
         if not first and (names or engine == OLLAMA):
             kind = "model that writes text" if names else "model"
             raise UserError(f"{host} ({engine}) lists no {kind}. Name one behind the address: {server.address.root}#NAME.")
         return first
-    if not names:
+    if not names or model in names or any(model in (row.get("aliases") or ()) for row in rows):
         return model
-    for row in rows:  # a name's case, or Ollama's tag
-        name, aliases = _id(row), row.get("aliases")
-        if model == name or (isinstance(aliases, list) and model in aliases):
-            return model
-        if model.lower() in (name.lower(), name.lower().removesuffix(":latest")):
-            return name
+    if f"{model}:latest" in names:  # Ollama's tag
+        return f"{model}:latest"
     close = did_you_mean(model, names, f"it serves {', '.join(names[:8])}{' and more' if len(names) > 8 else ''}.")
     raise UserError(f"{host} has no model {server.quote(model)}: {close}")
 
@@ -143,40 +114,27 @@ def _choose_model(server: Connection, engine: str, rows: Sequence[Row]) -> str:
 async def _probe_engine(server: Connection) -> str:
     """Find the engine of a server whose list of models does not name it."""
     props, version = await asyncio.gather(server.probe("/props"), server.probe("/api/version"))
-    if isinstance(props, dict) and "default_generation_settings" in props:
+    if dig(props, "default_generation_settings") is not None:
         return LLAMA_SERVER
-    return OLLAMA if isinstance(version, dict) and "version" in version else UNKNOWN
+    return OLLAMA if dig(version, "version") is not None else UNKNOWN
 
 
-async def _ask_llama_server(server: Connection, served: Served, row: Row) -> Served:
-    routed = isinstance(row.get("status"), dict)
-    query = f"?model={quote(served.model, safe='')}" if routed else ""
-    props = await server.probe(f"/props{query}")
+async def _ask_llama_server(server: Connection, served: Served) -> Served:
+    props, slots = await asyncio.gather(server.probe("/props"), server.probe("/slots"))
     context = count(dig(props, "default_generation_settings", "n_ctx")) or 0
     served = replace(served, version=_short_name(dig(props, "build_info")), context=context)
-    if routed:  # a router shows the command line of each model, loaded or not
-        arguments = dig(row, "status", "args")
-        pairs = pairwise(arguments if isinstance(arguments, list) else ())
-        types = next((value for option, value in pairs if option == "--spec-type"), "")
-        method = parse_types({"speculative.types": types}) or PLAIN
-        return replace(served, drafts=method != PLAIN, method=method)
-    slots = tables(await server.probe(f"/slots{query}"))
-    if not slots:
+    if not tables(slots):
         return served
-    if not any(slot.get("speculative") is True for slot in slots):
+    if not any(slot.get("speculative") is True for slot in tables(slots)):
         return replace(served, drafts=False, method=PLAIN)
-    method = next(filter(None, (parse_types(slot.get("params")) for slot in slots)), "")
-    if not method and any(slot.get("is_processing") is False for slot in slots):
+    method = ""
+    if any(slot.get("is_processing") is False for slot in tables(slots)):
         # Only answers name its speculation, so it is asked for the shortest one.
         shortest = {"model": served.model, "prompt": "a", "n_predict": 0, "cache_prompt": False}
-        method = parse_types(dig(await server.probe("/completion", shortest), "generation_settings"))
+        answer = await server.probe("/completion", shortest)
+        types = string(dig(answer, "generation_settings", "speculative.types")).split(",")
+        method = "+".join(kind for kind in map(_short_name, types) if kind not in ("", "none"))
     return replace(served, drafts=True, method=method or SPECULATION)
-
-
-def parse_types(settings: object) -> str:
-    """Return llama-server's kinds of speculation, from the settings of a request; "" if they do not name any."""
-    types = string(dig(settings, "speculative.types")).split(",")
-    return "+".join(kind for kind in map(_short_name, types) if kind not in ("", "none"))
 
 
 async def _ask_vllm(server: Connection, served: Served) -> Served:
@@ -193,7 +151,7 @@ async def _ask_vllm(server: Connection, served: Served) -> Served:
 
 
 async def _ask_sglang(server: Connection, served: Served) -> Served:
-    info = await server.probe("/server_info") or await server.probe("/get_server_info")
+    info = await server.probe("/server_info")
     if not isinstance(info, dict):
         return served
     kind = _short_name(info.get("speculative_algorithm")).lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,15 +13,13 @@ import httpx2
 from ...errors import UserError
 from ..info import Capabilities, ModelInfo
 from .address import Address
-from .bodies import SAMPLING_FIELDS, ServerRequest, build_body, without_refused
-from .connection import Connection, Refused
+from .bodies import SAMPLING_FIELDS, ServerRequest, build_body, refused_fields
+from .connection import Connection, Refused, error_text
 from .dialects import LLAMA_SERVER, VLLM
-from .events import DONE, Chunk, Counters, EventStream, parse_chunk, parse_ids
+from .events import DONE, MOST_EVENT, Chunk, Counters, count, dig, parse_chunk, parse_ids, string
 from .identify import Served, identify
-from .refusals import error_status, error_text, find_error, parse_wait
 from .runs import ByIds, ByTimings, Certainty, Cutter, Outcome, RemoteRun, Uncut
 from .thoughts import INFO, Parts
-from .values import count, dig, parse_json, string
 
 LONGEST_DRAFT = 64
 """Most tokens that engines draft."""
@@ -78,10 +77,8 @@ class ServerModel:
         self.connection = connection
         self.served = served
         self.patience = patience or Patience()
-        self._refused: set[str] = set()
-        """Fields that the server does not take."""
-        self._renamed: dict[str, str] = {}
-        """Fields that the server takes by another name, with that name."""
+        self._instead: dict[str, str] = {}
+        """Fields that the server refused, and the names that it takes for them; "" if it takes none."""
         self.certainty: Certainty = "exact" if served.engine in (LLAMA_SERVER, VLLM) else "unknown"
         """Whether its next answer will show its passes, as far as is known."""
         self.thought_field = ""
@@ -133,33 +130,21 @@ class ServerModel:
             UserError: the server refused, failed, fell silent or is gone.
         """
         path, body = build_body(self.served, request, self.thought_field)
-        host = self.connection.address.host
-        if lost := [name for name in SAMPLING_FIELDS if name in body and name in self._refused]:
-            outcome.doubt = f"{host} does not take {' and '.join(lost)}: its own default counts."
-        body = {self._renamed.get(name, name): value for name, value in body.items() if name not in self._refused}
-        removed, added = list[str](), list[str]()
         while True:
+            sent = {name: value for field, value in body.items() if (name := self._instead.get(field, field))}
             stream = Stream(self, taker, outcome)
             try:
-                await stream.follow(path, body)
+                await stream.follow(path, sent)
                 break
             except Refused as refused:
-                reduced = without_refused(body, refused.body, request.max_tokens is not None)
-                if reduced.keys() == body.keys() or stream.begun:
-                    retried = f" It was sent again without {' and '.join(removed)}." if removed else ""
-                    raise UserError(f"{refused}{retried}") from None
-                added += reduced.keys() - body.keys()
-                removed += [name for name in body if name not in reduced]
-                body = reduced
+                instead = refused_fields(sent, refused.body, request.max_tokens is not None)
+                if not instead or stream.begun:
+                    raise
+                self._instead |= instead
             finally:
                 stream.end()
-        if removed:
-            if added:
-                self._renamed["max_tokens"] = added[0]
-            self._refused |= {*removed} - {*self._renamed}
-            instead = f"with {' and '.join(added)}" if added else "without"
-            sentence = f"{host} refused {' and '.join(removed)}, so the request was sent again {instead}."
-            outcome.doubt = f"{sentence} {outcome.doubt}".rstrip()
+        if lost := [name for name in SAMPLING_FIELDS if name in body and name not in sent]:
+            outcome.add_doubt(f"{stream.host} does not take {' and '.join(lost)}: its own default counts.")
         if outcome.silent or outcome.certainty == "exact":
             self.certainty = outcome.certainty
         size, context = (outcome.prompt_tokens or 0) + (outcome.tokens or 0), self.served.context
@@ -189,7 +174,7 @@ class Stream:
     def __init__(self, model: ServerModel, taker: Taker, outcome: Outcome) -> None:
         self._model = model
         self._connection = model.connection
-        self._host = model.connection.address.host
+        self.host = model.connection.address.host
         self._taker = taker
         self._outcome = outcome
         self._loop = asyncio.get_running_loop()
@@ -216,74 +201,49 @@ class Stream:
         Raises:
             UserError: the server refused, failed, fell silent, broke off or sent what cannot be read.
         """
-        host, patience, stray = self._host, self._model.patience, ""
+        patience = self._model.patience
         try:
             async with asyncio.timeout(patience.first) as limit, self._connection.stream(path, body) as response:
-
-                def extend() -> None:
-                    if not self._over:  # until then a comment is a sign of life too
-                        limit.reschedule(self._loop.time() + (patience.next if self.begun else patience.first))
-
-                events = EventStream(response, extend)
-                async for data in events:
-                    if data.strip() == DONE:
+                if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+                    page = await self._connection.read_body(response)
+                    text = self._connection.quote(error_text(page) or page)
+                    raise UserError(f"{self.host} sent something that is no stream of an answer ({text}). Check the address.")
+                async for event in httpx2.EventSource(response, MOST_EVENT):
+                    if event.data.strip() == DONE:
                         self._over = True
                         break
-                    self._read(data, broken=events.ended)
-                    extend()
-                    if self._over:
-                        limit.reschedule(self._loop.time() + patience.end)
-                stray = events.stray
+                    if event.data:
+                        self._add(json.loads(event.data))
+                    wait = patience.end if self._over else patience.next if self.begun else patience.first
+                    limit.reschedule(self._loop.time() + wait)
         except TimeoutError:
-            if not self._over and self.begun:
-                raise UserError(
-                    f"{host} sent nothing for {patience.next:,.0f} s in the middle of the answer, so the stream was closed. "
-                    "What came is kept; send the message again."
-                ) from None
             if not self._over:
-                raise UserError(
-                    f"{host} has not begun to answer after {patience.first:,.0f} s, so the stream was closed. It may be busy; "
-                    "send the message again later."
-                ) from None
-        except (ValueError, httpx2.SSEError) as error:
-            advice = self._advice("send the message again.") if self.begun else "Check the address."
-            reason = self._connection.quote(error)
-            raise UserError(f"{host} sent something in the stream that cannot be read ({reason}). {advice}") from None
-        except (httpx2.HTTPError, OSError) as error:
+                seconds = patience.next if self.begun else patience.first
+                raise self._broken(f"sent nothing for {seconds:,.0f} s, so the stream was closed") from None
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.PoolTimeout) as error:
+            raise self._connection.unreachable(error) from None
+        except (ValueError, httpx2.HTTPError, OSError) as error:
             if not self._over:
-                raise self._connection.broken(error, self.begun) from None
-        self._judge(stray)
+                raise self._broken(f"broke the answer off ({self._connection.quote(error)})") from None
+        self._judge()
 
-    def _read(self, data: str, broken: bool) -> None:
-        """Add an event; one that is `broken` off at the stream's end is dropped."""
-        event = parse_json(data)
-        if isinstance(event, dict):
-            self._add(event)
-        elif not isinstance(event, str) or (event[:1] in ("{", "[") and not broken):
-            raise ValueError(event if isinstance(event, str) else "not an object")
+    def _broken(self, what: str) -> UserError:
+        advice = "What came is kept; send the message again." if self._taker.raw else "Send the message again."
+        return UserError(f"{self.host} {what}. {advice}")
 
-    def _judge(self, stray: str) -> None:
-        """Check that the stream was an answer, and complete; `stray` came between its events."""
-        host, outcome = self._host, self._outcome
+    def _judge(self) -> None:
+        """Check that the answer is complete."""
+        outcome, reason = self._outcome, REASONS.get(self._finish, "")
+        word = self._connection.quote(self._finish)[:MOST_REASON] if self._finish else ""
         if not self._over:
-            quoted = f" ({self._connection.quote(stray)})" if stray else ""
-            if stray and not self.begun:
-                raise UserError(f"{host} sent something that is no stream of an answer{quoted}. Check the address.")
-            advice = self._advice("check whether the server still runs, then send the message again.")
-            raise UserError(f"{host} ended the stream before the answer was complete{quoted}. {advice}")
-        reason, word = REASONS.get(self._finish, ""), self._connection.quote(self._finish)[:MOST_REASON]
+            raise self._broken("ended the stream before the answer was complete")
         if self._finish in INTERRUPTIONS:
-            raise UserError(f"{host} broke the answer off ({word}). {self._advice('send the message again.')}")
+            raise self._broken(f"broke the answer off ({word})")
         if not self._taker.raw.strip():
             if reason == "length":
-                raise UserError(f"{host} came to its limit of tokens before it sent any text. Raise max_tokens.")
-            raise UserError(f"{host} ended the answer without any text. Send the message again, or ask another model.")
-        if word and not reason:
-            outcome.add_doubt(f"{host} gives a reason for the end that specchat does not know: {word}.")
+                raise UserError(f"{self.host} came to its limit of tokens before it sent any text. Raise max_tokens.")
+            raise UserError(f"{self.host} ended the answer without any text. Send the message again, or ask another model.")
         outcome.reason = "stop" if self._counters.stopped and reason == "eos" else reason or word
-
-    def _advice(self, advice: str) -> str:
-        return f"What came is kept; {advice}" if self._taker.raw else f"{advice[0].upper()}{advice[1:]}"
 
     def end(self) -> None:
         """Hand out the rest and complete the figures, however the stream ended."""
@@ -307,6 +267,17 @@ class Stream:
             outcome.reason = outcome.reason or "eos"
 
     def _add(self, body: Mapping[str, Any]) -> None:
+        """Add an event.
+
+        Raises:
+            UserError: it is an error.
+            ValueError: it is no object.
+        """
+        if not isinstance(body, dict):
+            raise ValueError("an event that is not an object")
+        if body.get("error") or body.get("object") == "error":
+            code = dig(body, "error", "code") or body.get("code")
+            raise self._connection.refusal(code if isinstance(code, int) and 400 <= code < 600 else 500, body)
         outcome, taker = self._outcome, self._taker
         chunk, choice = parse_chunk(body), dig(body, "choices", 0)
         timings, finish = chunk.timings, string(dig(choice, "finish_reason"))
@@ -336,11 +307,6 @@ class Stream:
         self.truncated |= dig(verbose, "truncated") is True
         if self._over or timings is not None:
             self._counters.update(body, chunk)
-        if (error := find_error(body)) is not None:
-            if not (taker.raw and self._finish in REASONS):
-                raise self._connection.refusal(error_status(error), error, parse_wait({}, error))
-            words = self._connection.quote(error_text(error))
-            outcome.add_doubt(f"After the answer, {self._host} reported an error: {words}.")
 
     def _push(self, chunk: Chunk) -> None:
         self._latest = self._loop.time()

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import counted
-from .events import NO_ID, Chunk, Counters, Timings
-from .values import count
+from .events import NO_ID, Chunk, Counters, Timings, count
 
 Certainty = Literal["exact", "unknown"]
 
@@ -23,8 +22,6 @@ LONGEST_RUN = 4096
 _WORDS = re.compile(r"\s*\S+")
 
 UNREPORTED = "vLLM does not tell its passes. Start it with --per-request-spec-decode-metrics detailed to see them."
-
-MERGED = "It merged passes into one chunk."
 
 HIDDEN = (
     "Some tokens came without text (parts of a character, marks of a thought, white space around JSON), and llama-server does "
@@ -226,7 +223,7 @@ class ByIds(Cutter):
 
     def push(self, chunk: Chunk, now: float) -> list[RemoteRun]:
         ids = chunk.ids or ()
-        if not ids or len(ids) > LONGEST_RUN:
+        if not ids:
             self._late += chunk.text
             return []
         seconds = now - self._before if self._before is not None else 0.0
@@ -249,42 +246,24 @@ class ByIds(Cutter):
             self._outcome.tokens = final.tokens
             length = sum(self._lengths)
             if self._drafts is not False and final.tokens not in (None, length):
-                self._doubt(f"The server counts {counted(final.tokens or 0, 'token')}, its stream {length:,}. {MERGED}")
+                self._doubt(f"The server counts {counted(final.tokens or 0, 'token')}, its stream {length:,}.")
         return [RemoteRun(self._take(), [])] if self._late else []
 
     def _check(self, account: Mapping[str, Any]) -> None:
-        """Compare the chunks with the server's account of its passes."""
-        outcome, gains = self._outcome, [length - 1 for length in self._lengths[1:]]
+        """Compare the chunks with the server's account of its passes: a merged chunk has more tokens than a pass accepted."""
+        outcome, passes = self._outcome, account.get("per_step_accepted")
         outcome.accepted = count(account.get("num_accepted_draft_tokens"))
         outcome.drafted = count(account.get("num_draft_tokens"))
         outcome.certainty = "exact"
-        passes = account.get("per_step_accepted", [] if outcome.drafted == 0 else None)
-        if isinstance(passes, list) and all(count(accepted) is not None for accepted in passes):
-            if not agree(gains, passes):
-                self._doubt(
-                    f"The server counts {counted(len(passes), 'pass', 'passes')} with drafts and "
-                    f"{outcome.accepted or sum(passes):,} accepted tokens; its chunks show {sum(map(bool, gains)):,} and "
-                    f"{sum(gains):,}. {MERGED}"
-                )
-        elif outcome.accepted is None or sum(gains) > outcome.accepted:
+        gains = [length - 1 for length in self._lengths[1:] if length > 1]
+        agree = sum(gains) <= (outcome.accepted or 0)
+        if isinstance(passes, list):
+            counts = list(filter(count, passes))
+            agree = gains == counts[:-1]  # the last pass may have been cut
+            agree |= len(gains) == len(counts) and gains[:-1] == counts[:-1] and gains[-1:] <= counts[-1:]
+        if not agree:
             accepted = counted(outcome.accepted or 0, "accepted token")
-            self._doubt(f"The server counts {accepted}, its chunks show {sum(gains):,}. {MERGED}")
-
-
-def agree(gains: Sequence[int], passes: Sequence[int]) -> bool:
-    """Return whether chunks are the passes that a server counts.
-
-    Args:
-        gains: accepted tokens of each chunk behind that of the prompt's pass.
-        passes: accepted tokens of each pass that had a draft. The last may have been cut; its chunk is shorter then.
-    """
-    chunks, counts = list(filter(None, gains)), list(filter(None, passes))
-    # A pass without accepted tokens shows as a chunk of one, like one without a draft.
-    if len(passes) - len(counts) > len(gains) - len(chunks) + 1:
-        return False
-    if chunks in (counts, counts[:-1]):
-        return True
-    return bool(counts) and len(chunks) == len(counts) and chunks[:-1] == counts[:-1] and chunks[-1] <= counts[-1]
+            self._doubt(f"The server counts {accepted}, its chunks show {sum(gains):,}. It merged passes into one chunk.")
 
 
 class Uncut(Cutter):

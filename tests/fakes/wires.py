@@ -43,7 +43,7 @@ def fake_connection(serve: Callable[[httpx2.Request], Any], model: str = "") -> 
     async def respond(request: httpx2.Request) -> httpx2.Response:
         response = serve(request)
         status, body, *rest = await response if asyncio.iscoroutine(response) else response
-        headers: Mapping[str, str] = rest[0] if rest else {}
+        headers: Mapping[str, str] = rest[0] if rest else {"Content-Type": "text/event-stream"}
         if not isinstance(body, ScriptedBody):
             text = body if isinstance(body, bytes | str) else json.dumps(body)
             body = ScriptedBody(text if isinstance(text, bytes) else text.encode())
