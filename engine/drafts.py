@@ -152,12 +152,9 @@ class Drafters:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences worth showing about the loaded drafters."""
-        notes = list(self.head.info.notes) if self.head is not None else []
-        for model in self.models:
-            if self._target is not None and model.info.context < self._target.info.context:
-                notes.append(shorter(model, model.info.context))
-        return notes
+        """Sentences worth showing about the loaded draft models."""
+        context = self._target.info.context if self._target is not None else 0
+        return [shorter(model, model.info.context) for model in self.models if model.info.context < context]
 
     @property
     def head_name(self) -> HeadName | None:

@@ -38,8 +38,6 @@ class HeadInfo(HeadName):
     taps: tuple[int, ...]
     """Places at which it reads the target's hidden states (see `Model.open_session`)."""
     path: str
-    notes: tuple[str, ...] = ()
-    """Sentences worth showing: a reading of its configuration that was measured."""
 
 
 class Head:
@@ -64,6 +62,14 @@ class Head:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         return self._weights
 
+    def open(self, context: int) -> Any:
+        """Open a new, empty session for a conversation of at most `context` tokens: a `HeadSession` or a `BlockSession`.
+
+        Raises:
+            UserError: there is not enough memory.
+        """
+        return self.loaded()(context)
+
     def close(self) -> None:
         """Free the weights; sessions that are open keep them until they are closed."""
         self._weights = None
@@ -71,14 +77,6 @@ class Head:
 
 class PathHead(Head):
     """A drafter that drafts token by token, each from the one before. `weights` opens its session, a `HeadSession`."""
-
-    def open(self, context: int) -> Any:
-        """Open a new, empty `HeadSession` for a conversation of at most `context` tokens.
-
-        Raises:
-            UserError: there is not enough memory.
-        """
-        return self.loaded()(context)
 
 
 class PositionHead(Head):
@@ -111,15 +109,6 @@ class BlockHead(Head):
     def __init__(self, info: HeadInfo, weights: Callable[[int], BlockSession], positions: int) -> None:
         super().__init__(info, weights)
         self.positions = positions
-
-    def open(self, context: int) -> BlockSession:
-        """Open a new, empty cache for a conversation of at most `context` tokens.
-
-        Raises:
-            UserError: there is not enough memory.
-        """
-        session: BlockSession = self.loaded()(context)
-        return session
 
 
 class DrafterMemory:

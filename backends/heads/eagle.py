@@ -15,14 +15,15 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ..base import ROOT
 from ..hf.lean.halves import slim, slimmed
 from ..hf.lean.lean import LeanLayer
-from ..hf.masks import FULL
+from ..hf.masks import FULL, Reach, tree_mask
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..transfer import on_device
-from .eagle_format import EagleFormat
+from .formats import EagleFormat
 from .layers import DrafterParts, Modules, guarded
-from .sessions import SlotSession
+from .sessions import HeadSession
 
 MOST_LOOKED_UP = 16 << 20
 """Most bytes of a table of the tokens' share in the first layer's projections. For a small vocabulary it halves the bytes that
@@ -47,11 +48,9 @@ class EagleNetwork:
         shape = (config.num_key_value_heads, config.head_dim)
         self.specs: list[KVSpec] = [KVSpec(shape, shape, self.dtype, self.device)] * format.layers
         self.rotations = parts.rotations()
-        self.residual_normed = False
-        """`norm_before_residual`, as it is read (see `Reading`)."""
+        self._residual_normed = format.norm_before_residual
         self._parts = parts
         self._fc = slim(weights["fc.weight"], weights.get("fc.bias"))
-        self._scale = format.logit_scale
         self._output_normed = format.norm_output
         self._norm = modules.norm("norm.weight")
         self._input_norm = modules.norm("input_norm.weight") if format.norm_before_fc else None
@@ -112,7 +111,7 @@ class EagleNetwork:
         first_rows = None if further else last_row
         if self.third:
             read = self._feature_norm(features)
-            base = read if self.residual_normed else features
+            base = read if self._residual_normed else features
             if self._known is not None:
                 states = first.read(read).add_(self._known[tokens[0] if n == 1 else on_device(tokens, self._known.device)])
             else:
@@ -127,10 +126,7 @@ class EagleNetwork:
             hidden = layer.only(last_row, hidden, *around) if last_row is not None and final else layer(hidden, *around)
         out = hidden[0]
         normed = self._norm(out) if self.third else out
-        logits = self._parts.lm_head(normed)
-        if self._scale != 1:
-            logits = logits * self._scale
-        return self._parts.spread(logits), normed if self._output_normed else out
+        return self._parts.spread(self._parts.lm_head(normed)), normed if self._output_normed else out
 
 
 class Network(Protocol):
@@ -149,38 +145,33 @@ class Network(Protocol):
         """See `EagleNetwork.__call__`."""
 
 
-class EagleSession(SlotSession):
-    """One conversation with an EAGLE head, or with a single MTP layer."""
+class EagleSession(HeadSession):
+    """One conversation with an EAGLE head, or with a single MTP layer: each pair in the slot of its number, and nodes after
+    them."""
 
     def __init__(self, network: Network, context: int) -> None:
-        super().__init__(context, network.device, network.dtype)
+        super().__init__(context, network.device)
         self._network = network
+        self._bits: list[int] = []
+        """Each node's ancestors and itself as a bit set: bit i for node i."""
         self._cache = guarded(lambda: SlotCache(network.specs, context), network.device)
 
-    def every(self, tokens: Sequence[int], states: Tensor) -> Tensor:
-        """Score what follows each of the first pairs [n, vocab], to measure agreement with the target. Nothing is kept."""
-        self.rewind(0)
-        return guarded(lambda: self._read(tokens, states, every=True)[0], self.device)
-
     def _take(self, tokens: Sequence[int], states: Tensor) -> tuple[Tensor, Tensor]:
-        return self._read(tokens, states, every=False)
-
-    def _read(self, tokens: Sequence[int], states: Tensor, *, every: bool) -> tuple[Tensor, Tensor]:
-        """Run a pass over the next pairs; return logits and outputs of all, or of the last one."""
         network, n, start = self._network, len(tokens), self.length
         self._reserve(start, n)
         mask = None
         if start and n > 1:
-            mask = self._mask([(2 << i) - 1 for i in range(n)], start)
+            mask = self._mask([(2 << i) - 1 for i in range(n)], self.length)
         features = network.features(states.to(network.device, network.dtype))
-        return network(tokens, features, range(start, start + n), mask, self._cache, last=not every)
+        return network(tokens, features, range(start, start + n), mask, self._cache, last=True)
 
     def _branch(
         self, tokens: Sequence[int], parents: Sequence[int], depths: Sequence[int], above: Tensor
     ) -> tuple[Tensor, Tensor]:
         living = len(self._depths)
         self._reserve(self.length + living, len(tokens))
-        bits = self._hang(parents)
+        self._bits += [(self._bits[parent] if parent != ROOT else 0) | 1 << (living + i) for i, parent in enumerate(parents)]
+        bits = self._bits[living:]
         # One node below all the others sees everything.
         mask = None if len(tokens) == 1 and bits[0] + 1 == 2 << living else self._mask(bits, self.length)
         return self._network(tokens, above, [self.length - 1 + depth for depth in depths], mask, self._cache)
@@ -189,6 +180,17 @@ class EagleSession(SlotSession):
         """Begin a pass of `count` rows in the slots from `start` on."""
         self._cache.reserve(start + count, used=start)
         self._cache.begin(start, count)
+
+    def _mask(self, bits: Sequence[int], length: int) -> Tensor:
+        """Build the mask of rows that see the first `length` slots and the nodes in their bits."""
+        network, places = self._network, [0] * max(bits).bit_length()  # layers without a window do not read them
+        return tree_mask(
+            bits, places[: len(bits)], places, length, reach=Reach(), first=0, dtype=network.dtype, device=network.device
+        )
+
+    def drop(self, first: int) -> None:
+        super().drop(first)
+        del self._bits[first:]
 
     def close(self) -> None:
         super().close()

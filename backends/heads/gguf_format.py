@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ...errors import UserError, counted
 from ..files.gguf_file import Header, Layout, Tensor
 from .base import Kind
 from .dflash.format import MOST_BLOCK, BlockShape, Markov, Selector, dflash_title
-from .formats import Format, Reading, Target
+from .formats import Format, Taps, figure, unreadable
 
 ASSISTANT = "gemma4-assistant"
 
@@ -37,27 +35,11 @@ class GgufFormat(Format):
     runtime: ClassVar[Literal["transformers", "llama.cpp"]] = "llama.cpp"
     header: Header
     tensors: Mapping[str, Tensor]
+    listed: Taps
+    """Layers whose inputs it reads; empty for the target's last state."""
 
-    def figure(self, key: str) -> int:
-        """Read a whole number above 0 from the metadata.
-
-        Raises:
-            UserError: it is missing, or something else.
-        """
-        return _integer(self.folder, self.header, f"{self.header.architecture}.{key}", least=1)
-
-    def taps(self, name: str, target: Target) -> tuple[int, ...]:
-        """Read the layers whose inputs it reads (`target_layers`).
-
-        Raises:
-            UserError: none are listed, or the target does not have them.
-        """
-        taps = self.header.metadata.get(f"{self.header.architecture}.target_layers")
-        if not isinstance(taps, list) or not taps or not all(isinstance(tap, int) and tap >= 0 for tap in taps):
-            raise UserError(f"{self.folder} is damaged (target_layers is {str(taps)[:40]}). Download it again.")
-        if any(tap >= target.layers for tap in taps):
-            raise self.too_deep(name, target)
-        return tuple(taps)
+    def taps(self, layers: int) -> Taps:
+        return self.listed or (layers,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +47,6 @@ class GgufEagleFormat(GgufFormat):
     """An EAGLE-3 head."""
 
     kind: ClassVar[Kind] = "eagle"
-
-    def fitting(self, name: str, target: Target) -> list[Reading]:
-        self.check_vocabulary(name, target)
-        self.check_width(name, target, self.figure("target_hidden_size"))
-        taps = self.taps(name, target)
-        if len(taps) != TAPS or self.figure("block_count") != 1:
-            raise UserError(
-                f"llama.cpp's EAGLE-3 heads have one layer and read {TAPS} of the target's. {name} has "
-                f"{counted(self.figure('block_count'), 'layer')} and reads {len(taps)}. Use another drafter."
-            )
-        return [Reading(taps)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +65,6 @@ class GgufDFlashFormat(BlockShape, GgufFormat):
     softcap: float
     """Soft cap of the logits, which llama.cpp does not apply itself; 0 for none."""
 
-    def fitting(self, name: str, target: Target) -> list[Reading]:
-        self.check_vocabulary(name, target)
-        self.check_width(name, target, self.figure("embedding_length"))
-        taps = self.taps(name, target)
-        self.check_mask(name, target, self.mask)
-        return [Reading(taps)]
-
 
 @dataclass(frozen=True, slots=True)
 class GgufAssistantFormat(GgufFormat):
@@ -108,11 +72,6 @@ class GgufAssistantFormat(GgufFormat):
 
     kind: ClassVar[Kind] = "eagle"
     reads_keys: ClassVar[bool] = True
-
-    def fitting(self, name: str, target: Target) -> list[Reading]:
-        self.check_vocabulary(name, target)
-        self.check_width(name, target, self.figure("embedding_length_out"))
-        return [Reading((target.layers,))]
 
     def check_keys(self, name: str, target: str, header: Header) -> None:
         """Check that the target ends in a layer with a window and one without, whose keys and values llama.cpp hands to the
@@ -126,12 +85,11 @@ class GgufAssistantFormat(GgufFormat):
         Raises:
             UserError: it does not.
         """
-        if not header.architecture.startswith("gemma4"):
-            raise self.misfit(f"{name} is an assistant of Gemma 4, and {target} is none")
         layers = header.number("block_count")
         slides = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
-        if not isinstance(slides, list) or slides[layers - 2 : layers] != [True, False]:
-            raise self.misfit(f"{name} reads a layer with a window and one without, which {target} does not end in")
+        last = slides[layers - 2 : layers] if isinstance(slides, list) else []
+        if not header.architecture.startswith("gemma4") or last != [True, False]:
+            raise self.misfit(name, target, "it is an assistant of Gemma 4, and reads a layer with a window and one without")
 
 
 def read_gguf_format(layouts: Sequence[Layout]) -> GgufFormat | None:
@@ -143,59 +101,58 @@ def read_gguf_format(layouts: Sequence[Layout]) -> GgufFormat | None:
     Raises:
         UserError: it cannot be used here; says why.
     """
-    first = layouts[0]
-    header = first.header
+    first, header = layouts[0], layouts[0].header
     if header.architecture not in DRAFTERS:
         return None
-    if len(layouts) > 1:
-        raise UserError(f"{first.file} is in {len(layouts)} parts, which specchat does not read of a drafter. Merge them.")
-    tensors = {tensor.name: tensor for tensor in first.tensors}
+    try:
+        if len(layouts) > 1:
+            raise ValueError(f"it is in {len(layouts)} parts")
+        return _read(first, header)
+    except (LookupError, TypeError, ValueError) as error:
+        raise unreadable(first.file, error) from None
+
+
+def _read(layout: Layout, header: Header) -> GgufFormat:
+    architecture, metadata = header.architecture, header.metadata
+    tensors = {tensor.name: tensor for tensor in layout.tensors}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    width = {"eagle3": "target_hidden_size", "dflash": "embedding_length", ASSISTANT: "embedding_length_out"}[architecture]
+    listed = () if architecture == ASSISTANT else tuple(map(int, metadata[f"{architecture}.target_layers"]))
     fields: dict[str, Any] = {
-        "folder": first.file,
+        "folder": layout.file,
         "names": {},
         "shapes": shapes,
         "vocabulary": header.vocabulary,
+        "width": figure(metadata, f"{architecture}.{width}"),
         "trained_for": "",
         "header": header,
         "tensors": tensors,
+        "listed": listed,
     }
-    if header.architecture == ASSISTANT:
+    if architecture == ASSISTANT:
         return GgufAssistantFormat(title="Gemma 4 assistant", **fields)
-    if header.architecture == "eagle3":
+    if architecture == "eagle3":
+        if len(listed) != TAPS or figure(metadata, "eagle3.block_count") != 1:
+            raise ValueError(f"llama.cpp's EAGLE-3 heads have one layer and read {TAPS} of the target's")
         return GgufEagleFormat(title="EAGLE-3", **fields)
-    paths = _paths(first, shapes)
+    paths: Markov | Selector | None = None
+    if "markov_w1.weight" in shapes:
+        paths = Markov("vanilla", shapes["markov_w1.weight"][-1])
+    elif any(name.startswith("selector_") for name in shapes):
+        if "d2t" in shapes:
+            raise ValueError("DFlash 2 with a part of the vocabulary")
+        paths = Selector(header.number("selector_top_k", 16))
+    block = figure(metadata, "dflash.block_size", 16)
+    if not 2 <= block <= MOST_BLOCK:
+        raise ValueError(f"block_size is {block}")
     return GgufDFlashFormat(
         title=dflash_title(paths),
         paths=paths,
-        block=_integer(first.file, header, "dflash.block_size", default=16, least=2, most=MOST_BLOCK),
-        from_anchor=isinstance(paths, Markov) and bool(header.metadata.get("dflash.sample_from_anchor", True)),
-        mask=_integer(first.file, header, "tokenizer.ggml.mask_token_id", most=1 << 31),
-        causal=bool(header.metadata.get("dflash.attention.causal", False)),
-        logit_scale=float(header.metadata.get("dflash.logit_scale", 0.0)),
-        softcap=float(header.metadata.get("dflash.final_logit_softcapping", 0.0)),
+        block=block,
+        from_anchor=isinstance(paths, Markov) and bool(metadata.get("dflash.sample_from_anchor", True)),
+        mask=int(metadata["tokenizer.ggml.mask_token_id"]),
+        causal=bool(metadata.get("dflash.attention.causal", False)),
+        logit_scale=float(metadata.get("dflash.logit_scale", 0.0)),
+        softcap=float(metadata.get("dflash.final_logit_softcapping", 0.0)),
         **fields,
     )
-
-
-def _paths(layout: Layout, shapes: Mapping[str, tuple[int, ...]]) -> Markov | Selector | None:
-    """Detect DSpark's or DFlash 2's head; None in plain DFlash."""
-    if "markov_w1.weight" in shapes:
-        return Markov("vanilla", shapes["markov_w1.weight"][-1])
-    if not any(name.startswith("selector_") for name in shapes):
-        return None
-    if "d2t" in shapes:
-        raise UserError(f"{layout.file} drafts a part of the vocabulary, which DFlash 2 does not do. Use another drafter.")
-    return Selector(layout.header.number("selector_top_k", 16))
-
-
-def _integer(file: Path, header: Header, key: str, *, default: int | None = None, least: int = 0, most: int = 1 << 62) -> int:
-    """Read a whole number from the metadata.
-
-    Raises:
-        UserError: it is missing, or not in the range.
-    """
-    value = header.metadata.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise UserError(f"{file} is damaged ({key.rpartition('.')[2]} is {str(value)[:40]}). Download it again.")
-    return value

@@ -70,6 +70,8 @@ class Modules:
     def layer(self, at: str, *, norm_first: bool = True) -> Any:
         """Create the decoder layer whose tensors begin with `at`, for `LeanLayer`; without `norm_first` attention reads its
         input as it is."""
+        from transformers.activations import ACT2FN
+
         config = self._config
         attention = SimpleNamespace(
             **{f"{name}_proj": self._linear(f"{at}.self_attn.{name}_proj") for name in "qkvo"},
@@ -79,7 +81,7 @@ class Modules:
         )
         mlp = SimpleNamespace(
             **{f"{name}_proj": self._linear(f"{at}.mlp.{name}_proj") for name in ("gate", "up", "down")},
-            act_fn=_activation(config),
+            act_fn=ACT2FN[config.hidden_act],
         )
         return SimpleNamespace(
             self_attn=attention,
@@ -144,14 +146,3 @@ def guarded(run: Callable[[], T], device: torch.device) -> T:
             raise UserError(
                 f"There is not enough memory on {device} for the drafter. Use a smaller context or another method."
             ) from None
-
-
-def _activation(config: Any) -> Any:
-    from transformers.activations import ACT2FN
-
-    try:
-        return ACT2FN[config.hidden_act]
-    except KeyError:
-        raise UserError(
-            f"transformers does not know the drafter's activation {config.hidden_act!r}. Correct hidden_act in its config.json."
-        ) from None

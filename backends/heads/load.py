@@ -13,24 +13,37 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import UserError, first_line
-from ..base import ROOT, Model, Sampling
+from ..base import ROOT, Model
 from ..hf.lean.halves import slim
 from ..hf.lean.products import product
 from ..hf.model import TransformersModel
 from ..llama.model import LlamaModel
 from ..proof import out_of_memory
 from ..scores import TorchScores
-from .assistant.format import ORDERING, AssistantFormat
-from .assistant.network import AssistantNetwork, AssistantSession
+from .assistant import AssistantNetwork, AssistantSession
 from .base import BlockHead, Head, PathHead, PositionHead
 from .dflash.format import UNUSED, DFlashFormat
 from .dflash.network import DFlashNetwork, DFlashPathSession, DFlashSession
 from .dflash.paths import PathBlockSession
 from .eagle import EagleNetwork, EagleSession
-from .eagle_format import EagleFormat
-from .formats import IGNORED, LLAMA, Config, Format, Reading, Target
-from .layers import DrafterParts, read_tensor, scattered
-from .medusa_format import MedusaFormat
+from .formats import IGNORED, ORDERING, AssistantFormat, EagleFormat, Format, MedusaFormat, Taps, Target
+from .layers import DrafterParts, read_tensor
+
+INTEGERS = ("d2t", ORDERING)
+"""Tensors that hold no weights."""
+
+LLAMA = (
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "rms_norm_eps",
+    "hidden_act",
+    "max_position_embeddings",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+)
+"""Keys of a drafter's configuration that define its layers, as in Llama's."""
 
 
 class MedusaNetwork:
@@ -39,13 +52,11 @@ class MedusaNetwork:
     Args:
         format: their format.
         weights: their tensors, on one device and of one type.
-        vocabulary: size of the target's vocabulary.
     """
 
-    def __init__(self, format: MedusaFormat, weights: NamedTensors, vocabulary: int) -> None:
+    def __init__(self, format: MedusaFormat, weights: NamedTensors) -> None:
         self._format = format
         self._weights = weights
-        self._vocabulary = vocabulary
 
     def __call__(self, state: Tensor, position: int, count: int) -> TorchScores:
         weights, rows = self._weights, []
@@ -56,31 +67,8 @@ class MedusaNetwork:
                 hidden = state
                 for at in (f"{head}.{block}" for block in range(self._format.blocks)):
                     hidden = hidden + F.silu(F.linear(hidden, weights[f"{at}.weight"], weights.get(f"{at}.bias")))
-                name = f"{head}.lm_head.weight"
-                rows.append(F.linear(hidden, weights[name if name in weights else "lm_head.weight"]))
-            logits = scattered(torch.cat(rows), weights.ids, self._vocabulary)
-        return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))
-
-
-TEXT = (
-    "The lighthouse stood at the end of a long stone pier. Every evening, the keeper climbed the stairs, lit the lamp and "
-    "wrote the weather into a book: the wind, the clouds, the height of the waves. In winter, ships passed only rarely, and he "
-    "read or repaired his nets. When the fog came in, he rang the bell once a minute until the morning."
-)
-"""The text on which readings of a configuration are compared."""
-
-MOST_TOKENS = 128
-"""Most tokens of TEXT that are used."""
-
-TABLES = ("d2t", "token_map")
-"""Tables of a reduced vocabulary: offsets from the draft's ids to the target's, or the target's ids."""
-
-INTEGERS = (*TABLES, ORDERING)
-"""Tensors that hold no weights."""
-
-
-MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""Errors that torch and our networks raise for tensors that are missing, or whose shapes contradict the configuration."""
+                rows.append(F.linear(hidden, weights[f"{head}.lm_head.weight"]))
+        return TorchScores(torch.cat(rows), tuple(range(count)), tuple(range(position, position + count)))
 
 
 class NamedTensors(dict[str, Tensor]):
@@ -117,43 +105,40 @@ def load_head(format: Format, name: str, target: Model) -> Head:
         UserError: it cannot draft for this target; says why and what to do.
     """
     info, lender = target.info, _lender(target, name)
-    readings = format.fitting(name, Target(info.name, lender.width, info.layers, info.vocabulary))
-    target.tapped(readings[0].taps)  # proves that its states can be read, now rather than in the first answer
-    weights = _read(format, name, target, lender)
+    taps = format.fitting(name, Target(info.name, lender.width, info.layers, info.vocabulary))
+    target.tapped(taps)  # proves that its states can be read, now rather than in the first answer
     try:
-        head = _build(format, name, target, lender, weights, readings)
+        weights = _read(format, lender, info.vocabulary)
+        head = _build(format, name, target, lender, weights, taps)
         scored = _scored_tokens(head, target, lender.width)
         if scored != info.vocabulary:
             raise ValueError(f"it drafts from {scored:,} tokens")
-    except MISFITS as error:
+        if unread := sorted(weights.keys() - weights.asked):
+            raise ValueError(f"specchat does not know {unread[0]}")
+    except UserError:
+        raise
+    except Exception as error:  # torch, transformers and our networks raise many types
         if out_of_memory(error):
             raise
         why = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else first_line(error)
-        raise format.misfit(f"{name} does not fit {info.name}, or its weights do not match its config.json ({why})") from None
-    if unread := sorted(weights.keys() - weights.asked):
-        raise UserError(
-            f"{name} has tensors that specchat does not know, such as {unread[0]}, so it would not draft as it was trained. "
-            "Use another drafter."
-        )
+        raise format.misfit(name, info.name, f"its weights do not match its config.json ({why})") from None
     return head
 
 
 def _build(
-    format: Format, name: str, target: Model, lender: Lender, weights: NamedTensors, readings: list[Reading]
+    format: Format, name: str, target: Model, lender: Lender, weights: NamedTensors, taps: Taps
 ) -> PathHead | BlockHead | PositionHead:
-    """Build the drafter, under the reading that agrees most with its target."""
+    """Build the drafter."""
     vocabulary, size = target.info.vocabulary, sum(tensor.numel() for tensor in weights.values())
-    describe = partial(format.describe, name, size, str(lender.dtype).removeprefix("torch."))
+    info = format.describe(name, size, str(lender.dtype).removeprefix("torch."), taps)
     match format:
         case EagleFormat():
             eagle = EagleNetwork(format, weights, _parts(format, weights, lender, vocabulary))
-            reading, note = _choose_reading(eagle, target, readings)
-            eagle.residual_normed = reading.norm_before_residual
-            return PathHead(describe(reading, note), partial(EagleSession, eagle))
+            return PathHead(info, partial(EagleSession, eagle))
         case DFlashFormat():
             dflash = DFlashNetwork(format, weights, _parts(format, weights, lender, vocabulary))
             session = DFlashSession if dflash.paths is None else DFlashPathSession
-            return BlockHead(describe(readings[0]), partial(session, dflash), format.positions)
+            return BlockHead(info, partial(session, dflash), format.positions)
         case AssistantFormat():
             if not isinstance(target, TransformersModel):
                 raise UserError(
@@ -161,14 +146,10 @@ def _build(
                     "the assistant as a GGUF file, or load the target from a folder with safetensors."
                 )
             assistant = AssistantNetwork(format, weights, name, target)
-            return PathHead(describe(readings[0]), partial(AssistantSession, assistant))
+            return PathHead(info, partial(AssistantSession, assistant))
         case _:
             assert isinstance(format, MedusaFormat)
-            ids = weights.ids
-            for tensor, value in weights.items():
-                if ids is not None and tensor.endswith("lm_head.weight") and len(value) > len(ids):
-                    weights[tensor] = value[ids]
-            return PositionHead(describe(readings[0]), MedusaNetwork(format, weights, vocabulary), format.heads)
+            return PositionHead(info, MedusaNetwork(format, weights), format.heads)
 
 
 def _scored_tokens(head: PathHead | BlockHead | PositionHead, target: Model, width: int) -> int:
@@ -243,74 +224,31 @@ def _parts(format: EagleFormat | DFlashFormat, weights: NamedTensors, lender: Le
 
 
 def _layer_config(format: EagleFormat | DFlashFormat) -> Any:
-    """Read the configuration of the drafter's layers as Llama's.
+    """Read the configuration of the drafter's layers as Llama's."""
+    from transformers import LlamaConfig
+
+    settings = {key: format.layer[key] for key in LLAMA if format.layer.get(key) is not None}
+    return LlamaConfig(**{"max_position_embeddings": 2048, **settings}, hidden_size=format.shapes["fc.weight"][0])
+
+
+def _read(format: Format, lender: Lender, vocabulary: int) -> NamedTensors:
+    """Read the tensors that drafting needs, in the target's type.
 
     Raises:
-        UserError: transformers refuses it.
+        ValueError: one is damaged or quantized.
     """
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
-    file = format.folder / "config.json"
-    settings = {key: format.layer[key] for key in LLAMA if format.layer.get(key) is not None}
-    settings["hidden_size"] = format.shapes["fc.weight"][0]
-    settings["max_position_embeddings"] = Config(file, settings).figure("max_position_embeddings", 2048)
-    try:
-        config = LlamaConfig(**settings)
-        LlamaRotaryEmbedding(config)  # raises for an unknown kind of scaling
-        return config
-    except Exception as error:  # transformers' checks raise many types
-        raise UserError(f"Cannot read {file}: {first_line(error)}.") from None
-
-
-def _read(format: Format, name: str, target: Model, lender: Lender) -> NamedTensors:
-    """Read the tensors that drafting needs, in the target's type."""
     tensors: dict[str, Tensor] = {}
     for ours, place in format.names.items():
         if ours in (*IGNORED, *UNUSED) or "rotary_emb" in ours:
             continue
         tensor = read_tensor(*place)
-        if (ours in INTEGERS) == tensor.is_floating_point():
-            kind = str(tensor.dtype).removeprefix("torch.")
-            raise UserError(f"{name} has {ours} in {kind}, which specchat cannot use. Use a drafter that is not quantized.")
-        if ours not in INTEGERS and not bool(torch.isfinite(tensor.float()).all()):
-            raise UserError(f"{name} is damaged: {ours} holds numbers that are none (NaN or infinite). Download it again.")
-        tensors[ours] = tensor.to(lender.device, torch.int64 if ours in INTEGERS else lender.dtype)
-    table = next((table for table in TABLES if table in tensors), None)
-    if table is None:
-        return NamedTensors(tensors, None)
-    ids = tensors.pop(table)
-    if table == "d2t":  # offsets
-        ids = ids + torch.arange(len(ids), device=ids.device)
-    if bool((ids < 0).any()) or bool((ids >= target.info.vocabulary).any()) or len(set(ids.tolist())) < len(ids):
-        raise UserError(
-            f"{name} is damaged: its table {table} does not lead to tokens of {target.info.name}, each once. Download it again."
-        )
+        whole = ours in INTEGERS
+        if whole == tensor.is_floating_point() or not bool(torch.isfinite(tensor.float()).all()):
+            raise ValueError(f"{ours} holds no plain numbers: it is damaged or quantized")
+        tensors[ours] = tensor.to(lender.device, torch.int64 if whole else lender.dtype)
+    ids = tensors.pop("d2t", None)
+    if ids is not None:
+        ids = ids + torch.arange(len(ids), device=ids.device)  # offsets
+        if bool((ids < 0).any()) or bool((ids >= vocabulary).any()) or len(set(ids.tolist())) < len(ids):
+            raise ValueError("d2t does not lead to the target's tokens, each once")
     return NamedTensors(tensors, ids)
-
-
-def _choose_reading(network: EagleNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
-    """Choose the reading under which the drafter agrees most with its target (the first of equals), with a note on it."""
-    tokens = target.encode(TEXT)[: min(MOST_TOKENS, target.info.context)]
-    if len(readings) == 1 or len(tokens) < 3:
-        return readings[0], ""
-    taps = sorted({tap for reading in readings for tap in reading.taps})
-    with closing(target.open_session(len(tokens), taps)) as session:
-        picks = session.evaluate(tokens, range(ROOT, len(tokens) - 1)).choose(Sampling())
-        session.commit(range(len(tokens)))
-        # Pair i predicts the target's pick after token i + 1.
-        states, answers = session.states(0, len(tokens) - 1), torch.tensor(picks[1:])
-    columns = dict(zip(taps, states.chunk(len(taps), -1), strict=True))
-    agreed = []
-    for reading in readings:
-        network.residual_normed = reading.norm_before_residual
-        inputs = torch.cat([columns[tap] for tap in reading.taps], -1)
-        guesses = EagleSession(network, len(tokens)).every(tokens[1:], inputs).argmax(-1).cpu()
-        agreed.append(int((guesses == answers).sum()))
-    best = agreed.index(max(agreed))
-    if not best:
-        return readings[0], ""
-    return readings[best], (
-        f"Engines read this drafter's config.json differently; with {readings[best].note} it agrees with the target on "
-        f"{agreed[best] / len(answers):.0%} of a short text's tokens, and on {agreed[0] / len(answers):.0%} otherwise."
-    )

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ..base import PREFILL_CHUNK, ROOT, Session
 from ..best import Fetcher
-from ..hf.masks import Reach, tree_mask
 from ..scores import TorchScores
 from ..transfer import on_device
 from .base import DrafterMemory
@@ -138,38 +137,6 @@ class HeadSession(DrafterMemory, ABC):
     def rewind(self, length: int) -> None:
         self.drop(0)
         super().rewind(length)
-
-
-class SlotSession(HeadSession):
-    """A session with each pair in the slot of its number, and nodes after them.
-
-    Args:
-        context: most pairs and nodes together.
-        device, dtype: of the head.
-    """
-
-    def __init__(self, context: int, device: torch.device, dtype: torch.dtype) -> None:
-        super().__init__(context, device)
-        self.dtype = dtype
-        self._bits: list[int] = []
-        """Each node's ancestors and itself as a bit set: bit i for node i."""
-
-    def _hang(self, parents: Sequence[int]) -> list[int]:
-        """Note the ancestors of new nodes; return their bits."""
-        living = len(self._depths)
-        self._bits += [(self._bits[parent] if parent != ROOT else 0) | 1 << (living + i) for i, parent in enumerate(parents)]
-        return self._bits[living:]
-
-    def _mask(self, bits: Sequence[int], length: int) -> Tensor:
-        """Build the mask of rows that see the first `length` slots and the nodes in their bits."""
-        places = [0] * max(bits).bit_length()  # layers without a window do not read them
-        return tree_mask(
-            bits, places[: len(bits)], places, length, reach=Reach(), first=0, dtype=self.dtype, device=self.device
-        )
-
-    def drop(self, first: int) -> None:
-        super().drop(first)
-        del self._bits[first:]
 
 
 class TextOnlySession(HeadSession):

@@ -63,12 +63,6 @@ def prefix(run: Run) -> int:
     return next((i for i, part in enumerate(run) if part != i), len(run))
 
 
-def covers(above: Run, run: Run) -> bool:
-    """Whether `above` runs whatever `run` does."""
-    whole = {part for part in above if isinstance(part, int)}
-    return all(part in above or number(part) in whole for part in run)
-
-
 class Silent:
     """Stand-in for a block that adds nothing."""
 

@@ -33,17 +33,12 @@ def choose_device(device: str) -> torch.device:
         return torch.device("cpu")
     try:
         module = torch.get_device_module(kind)
-        available = bool(module.is_available())
+        found = module.is_available() and int(number or 0) < module.device_count()
     except (AttributeError, RuntimeError, TypeError):
-        raise UserError(f"PyTorch knows no device {kind!r}. Use --device cpu, cuda, mps or xpu.") from None
-    if not available:
-        what = {"cuda": "CUDA device", "mps": "Apple GPU (MPS)"}.get(kind, f"device of the kind {kind}")
-        raise UserError(f"There is no {what} here, or this torch was built without it. Use --device cpu.")
-    if kind == "mps":
-        return torch.device("mps")
-    if int(number or 0) >= (count := module.device_count()):
-        raise UserError(f"There is no {device}. The devices of this kind here are {kind}:0 to {kind}:{count - 1}.")
-    return torch.device(kind, int(number or 0))
+        found = False
+    if not found:
+        raise UserError(f"PyTorch finds no {device} here. Use --device cpu, or install a torch that was built for it.")
+    return torch.device("mps") if kind == "mps" else torch.device(kind, int(number or 0))
 
 
 def give_back() -> None:

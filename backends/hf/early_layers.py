@@ -9,7 +9,7 @@ does before its first layer (scaled embeddings, learned positions) needs no spec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ...errors import UserError
 from ..base import Block, Layers
-from .blocks import HOOKED, Run, checked, half, number, prefix
+from .blocks import HOOKED, Run, checked, half, number, prefix, shown
 
 
 @dataclass(slots=True)
@@ -30,21 +30,6 @@ class LayerList:
     count: int
     tupled: bool = False
     """Whether a layer returns a tuple; known from the first pass of the proof."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """A node that has not been through every layer yet."""
-
-    ran: Run
-    """The layers and blocks that drafted it."""
-    hidden: Tensor | None
-    """Its hidden state [width] after the first `depth` layers; None if the pass left out layer 0."""
-
-    @property
-    def depth(self) -> int:
-        """Number of first layers that need not run again."""
-        return prefix(self.ran)
 
 
 def find_layers(module: nn.Module, count: int) -> LayerList | None:
@@ -153,85 +138,71 @@ def _twin(module: nn.Module, path: Sequence[str], layers: list[Any]) -> nn.Modul
 
 
 class EarlyLayers:
-    """Early passes of a session: the portions of its model, and the nodes that stopped. `where` is None if such passes
-    do not work."""
+    """Early passes of a session: the portions of its model, and the nodes that stopped, all behind the same layers. `where` is
+    None if such passes do not work."""
 
     def __init__(self, module: nn.Module, where: LayerList | None) -> None:
         self._module = module
         self._where = where
-        self._portions: dict[tuple[Any, ...], Portion] = {}
-        self.stopped: dict[int, Stopped] = {}
-        """Node id → where it stopped."""
+        self._portions: dict[tuple[Run, bool, int], Portion] = {}
+        self._run: Run = ()
+        """The layers and blocks that the stopped nodes have been through."""
+        self.stopped: dict[int, Tensor | None] = {}
+        """Node id → its hidden state [width] after the first whole layers; None if the pass left out layer 0."""
 
     def checked(self, layers: Layers) -> Run:
         """Validate the layers and blocks of an early pass (see `checked`)."""
         if self._where is None:
             raise UserError("This model cannot stop after some of its layers. Use a method that runs all of them.")
-        return checked(layers, self._where.count)
+        run = checked(layers, self._where.count)
+        if self.stopped and run != self._run:
+            raise ValueError(
+                f"nodes have stopped behind layers {shown(self._run)}: complete them before others do at {shown(run)}"
+            )
+        return run
 
-    def _portion(self, run: Run, enters: bool, leaves: int | None) -> Portion:
-        """Return a portion, made for this session alone: its states must not mix with another session's."""
+    def _portion(self, run: Run, enters: bool, depth: int) -> Portion:
+        """Return a portion that keeps the hidden states behind `depth` layers, if any. It is made for this session alone: its
+        states must not mix with another session's."""
         assert self._where is not None
-        key = (run, enters, leaves)
-        portion = self._portions.get(key)
-        if portion is None:
-            portion = self._portions[key] = Portion(self._module, self._where, run, enters, leaves)
-        return portion
+        key = (run, enters, depth)
+        if key not in self._portions:
+            self._portions[key] = Portion(self._module, self._where, run, enters, depth - 1 if depth else None)
+        return self._portions[key]
 
     def drafting(self, run: Run) -> Portion:
         """Return the portion for an early pass; it keeps the hidden states as far as they can be reused."""
-        depth = prefix(run)
-        return self._portion(run, False, depth - 1 if depth else None)
+        return self._portion(run, False, prefix(run))
 
     def keep(self, numbers: Sequence[int], run: Run, portion: Portion) -> None:
         """Note the nodes of an early pass that has gone well."""
+        self._run = run
         hidden = portion.leave(len(numbers))[0].unbind(0) if prefix(run) else [None] * len(numbers)
-        for node, row in zip(numbers, hidden, strict=True):
-            self.stopped[node] = Stopped(run, row)
+        self.stopped.update(zip(numbers, hidden, strict=True))
 
     def only(self, numbers: Container[int]) -> None:
         """Forget all nodes but these."""
-        self.stopped = {number: node for number, node in self.stopped.items() if number in numbers}
+        self.stopped = {number: hidden for number, hidden in self.stopped.items() if number in numbers}
 
-    def order(self, numbers: Iterable[int]) -> list[int]:
-        """Sort stopped nodes, deepest first: each lower stage then takes the last of them."""
-        return sorted(numbers, key=lambda number: (-self.stopped[number].depth, number))
-
-    def stages(self, order: Sequence[int], fresh: bool) -> Iterator[PassStage]:
-        """Yield the stages that take stopped and new nodes through their missing layers: one for each depth at which
-        nodes stopped, as layers that only some of the nodes need run over those alone.
+    def complete(self, order: Sequence[int], fresh: int, run_pass: Callable[[int, Callable[..., Any]], Tensor]) -> Tensor:
+        """Take stopped nodes through their missing layers, with `fresh` new ones behind them that need all layers; return the
+        last pass's result. Layers that only the new nodes need run over those alone.
 
         Args:
-            order: see `order`.
-            fresh: whether there are new nodes behind them, which need all layers.
+            order: the stopped nodes.
+            fresh: number of new ones.
+            run_pass: runs a `forward` over this many of the last nodes.
         """
         assert self._where is not None
-        count = self._where.count
-        depths = [self.stopped[number].depth for number in order]
-        bounds = sorted({*depths, *([0] if fresh else [])})
-        for bound, until in zip(bounds, [*bounds[1:], count], strict=True):
-            rows = [
-                hidden
-                for number in order
-                if bound == (node := self.stopped[number]).depth and (hidden := node.hidden) is not None
-            ]
-            portion = self._portion(tuple(range(bound, until)), bound > 0, None if until == count else until - 1)
-            joining = torch.stack(rows)[None] if rows else None
-            yield PassStage(portion, sum(depth <= bound for depth in depths), joining)
-
-
-@dataclass(frozen=True, slots=True)
-class PassStage:
-    """A pass over the nodes that need the same next layers."""
-
-    portion: Portion
-    stopped: int
-    """Number of stopped nodes that take part: the last ones, with all new nodes behind them."""
-    joining: Tensor | None
-    """Hidden states of those that take part from here on [1, n, width]."""
-
-    def enter(self, carried: Tensor | None) -> None:
-        """Put together the states that the stage begins with: those that join here, then those that the stage before
-        `carried` over."""
-        both = [part for part in (self.joining, carried) if part is not None]
-        self.portion.entering = torch.cat([part.to(both[0].device) for part in both], dim=1) if both else None
+        count, depth = self._where.count, prefix(self._run)
+        joining = [self.stopped[number] for number in order] if depth else []
+        carried: list[Tensor] = []
+        if fresh and depth:
+            portion = self._portion(tuple(range(depth)), False, depth)
+            run_pass(fresh, portion.forward)
+            carried = [portion.leave(fresh)]
+        portion = self._portion(tuple(range(depth, count)), depth > 0, 0)
+        states = torch.stack([state for state in joining if state is not None])[None] if depth else None
+        if states is not None:
+            portion.entering = torch.cat([states, *(part.to(states.device) for part in carried)], dim=1)
+        return run_pass(len(order) + fresh, portion.forward)

@@ -20,7 +20,7 @@ from transformers import __version__ as transformers_version
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
 
-from ...errors import Cancelled, UserError, counted
+from ...errors import Cancelled, UserError, counted, first_line
 from ..base import Session
 from ..chat_template import given_template
 from ..codec import CodecModel
@@ -56,11 +56,6 @@ MANY = 50_000_000
 
 QUIET = 40
 """logging.ERROR: what transformers says below that, a user cannot act on."""
-
-UNREAD = "The tokenizer has {} that this model does not have ({}). A prompt with one of them cannot be read."
-"""Note on a tokenizer that knows more than its model."""
-NAMED = 4
-"""Most of its tokens that are named."""
 
 BFLOAT16 = "Runs in bfloat16, the type of its file, in which this CPU is faster. Use --dtype float32 for the wider type."
 
@@ -174,7 +169,7 @@ def load_transformers(
         except Exception as error:
             if out_of_memory(error):
                 raise too_big(name, needed, device) from None
-            raise UserError(f"Cannot load {name}: {_first_line(error)}") from None
+            raise UserError(f"Cannot load {name} ({first_line(error)}). Download it again, or use another model.") from None
     if missing:
         raise UserError(
             f"The weights in {folder} are missing {counted(len(missing), 'tensor')} that config.json asks for, such as "
@@ -240,14 +235,11 @@ def prove_model(
         if out_of_memory(error):
             raise UserError(f"{name} fits in memory, but leaves no room to run it. Use a smaller model or dtype.") from None
         raise UserError(
-            f"transformers cannot run {name} ({_first_line(error)}). Update transformers, or use another model."
+            f"transformers cannot run {name} ({first_line(error)}). Update transformers, or use another model."
         ) from None
     if progress is not None:
         progress("check", PASSES, PASSES)
     notes = dict.fromkeys(why for what, why in proven.capabilities.reasons.items() if what not in ("layers", "states"))
-    if unread := codec.beyond(embedding.shape[0]):
-        more = ", …" * (len(unread) > NAMED)
-        notes[UNREAD.format(counted(len(unread), "token"), ", ".join(unread[:NAMED]) + more)] = None
     info = ModelInfo(
         name=name,
         backend="transformers",
@@ -329,8 +321,7 @@ def _config(folder: Path) -> Any:
     """Read the folder's configuration, if it is a causal language model's that transformers knows."""
     raw = read_json(folder / "config.json")
     kind = raw.get("model_type")
-    foreign = "auto_map" in raw and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    if foreign:
+    if "auto_map" in raw and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise UserError(
             f"The model in {folder} brings its own Python code, which specchat does not run. Use a model that transformers "
             "supports directly."
@@ -338,13 +329,10 @@ def _config(folder: Path) -> Any:
     try:
         config = AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except Exception as error:
-        if "model type" in str(error) or "model_type" in str(error):
-            what = f"of the type {kind!r}" if kind else "without a model_type in its config.json"
-            raise UserError(
-                f"The model in {folder} is {what}, which this version of transformers does not know. Update transformers, or "
-                "use another model."
-            ) from None
-        raise UserError(f"Cannot read {folder / 'config.json'}: {_first_line(error)}") from None
+        raise UserError(
+            f"transformers cannot read the configuration in {folder} ({first_line(error)}). Update transformers, or use "
+            "another model."
+        ) from None
     causal: set[str] = set()
     for names in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
         causal.update([names] if isinstance(names, str) else names)
@@ -431,14 +419,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(verbosity)
-
-
-def _first_line(error: BaseException) -> str:
-    """Write an error of transformers as the end of a sentence."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else ""
-    if text.endswith(":"):  # of a list of entries that are wrong
-        text = " ".join(lines[:2])
-    if not text or isinstance(error, LookupError | ArithmeticError):  # a key or a figure says nothing by itself
-        text = f"{type(error).__name__} {text}".strip()
-    return text.rstrip(".!") + "."

@@ -59,9 +59,7 @@ UNFIT = (
 UNREADABLE = (
     "specchat cannot read this model's hidden states, so trained drafters cannot draft for it. Use a draft model, or lookup."
 )
-NO_LAYERS = "specchat does not know this model's layers, so the first ones cannot draft. Use draft, or lookup."
-ONE_LAYER = "This model has only one layer, so no first ones can draft. Use draft, or lookup."
-WRONG_LAYERS = "Drafting with its first layers would change this model's text, so they cannot. Use draft, or lookup."
+NO_LAYERS = "This model's first layers cannot draft for it here. Use draft, or lookup."
 FLOAT32_BITS = (
     "Here passes of many nodes do not give the same bits as passes of one, so identical holds up to float32 rounding."
 )
@@ -228,10 +226,7 @@ def _with_layers(proven: Proven) -> Proven:
     runner, layers = proven.runner, proven.runner.layers
     if layers is not None and layers.count > 1 and attempt(proven.proof.early_layers_work, runner, proven.capabilities.tree):
         return proven.changed(runner=replace(runner, tapped=layers), layers=True)
-    reason = NO_LAYERS
-    if layers is not None:
-        reason = ONE_LAYER if layers.count < 2 else WRONG_LAYERS
-    return proven.changed(runner=replace(runner, tapped=layers, layers=None), reasons={"layers": reason})
+    return proven.changed(runner=replace(runner, tapped=layers, layers=None), reasons={"layers": NO_LAYERS})
 
 
 def _with_graphs(proven: Proven, graphs: type[Graphs] | None) -> Proven:

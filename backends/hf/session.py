@@ -23,7 +23,6 @@ from ..sessions.states import States
 from ..sessions.tree import TreeSession
 from ..transfer import accelerator, on_device
 from .attention import PAD_KEYS, in_view, padded, parts_of
-from .blocks import covers, shown
 from .early_layers import EarlyLayers
 from .graphs.passes import ALIGNED, StaticPasses
 from .masks import tree_mask
@@ -227,18 +226,13 @@ class TransformersSession(TreeSession[SlotNode]):
         """Run a pass that stops early, or one that completes nodes that did."""
         early = self._early
         run = None if layers is None else early.checked(layers)
-        order = early.order(early.stopped) if run is None else []
+        order = sorted(early.stopped) if run is None else []
         if order:
             self._line_up(order)
             for number in order:
                 node = self._nodes[number]
                 node.straight = node.straight and (self._sees_all(node) or not self._run.exact)
         new = self._hang(tokens, parents)
-        if run is not None:
-            for node in new:
-                above = early.stopped.get(node.parent)
-                if above is not None and above.ran != run and not covers(above.ran, run):
-                    raise ValueError(f"a node above has been through layers {shown(above.ran)} only, not {shown(run)}")
         ids = [*order, *range(self._next, self._next + len(new))]
         batch = [*(self._nodes[number] for number in order), *new]
         place = {number: i for i, number in enumerate(ids)}
@@ -248,8 +242,12 @@ class TransformersSession(TreeSession[SlotNode]):
         if not batch:
             return TorchScores(torch.empty((0, 0)), (), ())
         picks = [place[number] for number in scored]
+
+        def run_pass(count: int, forward: Callable[..., Any]) -> Tensor:
+            return self._pass(batch[-count:], picks if count == len(batch) else [], forward)
+
         if run is None:
-            fetched = self._guarded(lambda: self._stages(order, batch, picks), len(batch))
+            fetched = self._guarded(lambda: early.complete(order, len(new), run_pass), len(batch))
             early.stopped.clear()
         else:
             portion = early.drafting(run)
@@ -257,22 +255,6 @@ class TransformersSession(TreeSession[SlotNode]):
             early.keep(ids, run, portion)
         self._add(new)
         return self._fetcher.scores(*fetched, tuple(scored), tuple([batch[pick].position + 1 for pick in picks]))
-
-    def _stages(self, order: list[int], batch: list[SlotNode], picks: list[int]) -> Tensor:
-        """Take nodes through their missing layers; the first of `batch` are those that stopped, in `order`.
-
-        Returns:
-            logits of the picked ones [rows, vocab].
-        """
-        stages = list(self._early.stages(order, len(batch) > len(order)))
-        carried = None
-        for stage in stages[:-1]:
-            stage.enter(carried)
-            nodes = batch[len(order) - stage.stopped :]
-            self._pass(nodes, [], stage.portion.forward)
-            carried = stage.portion.leave(len(nodes))
-        stages[-1].enter(carried)
-        return self._pass(batch, picks, stages[-1].portion.forward)
 
     def _line_up(self, order: list[int]) -> None:
         """Bring nodes into the last slots in use, without holes, in this order (parents before their children)."""

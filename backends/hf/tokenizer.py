@@ -69,13 +69,6 @@ class TextCodec(Codec):
             return self._opening + self._encode_rendered(marked(text, self._special))
         return self._opening + self._tokenize(text, add_special_tokens=False, split_special_tokens=True)
 
-    def beyond(self, ids: int) -> list[str]:
-        """List the tokens whose id is `ids` or above, by name: those that a model with this many does not have."""
-        tokenizer = self._tokenizer
-        if max((len(tokenizer) - 1, *tokenizer.added_tokens_decoder)) < ids:
-            return []
-        return [name for name, i in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1]) if i >= ids]
-
     @cached_property
     def thoughts(self) -> Thoughts | None:
         """Splits thoughts from answers; None for a model that does not think."""

@@ -27,12 +27,11 @@ from ..pass_times import given_curve
 from ..proof_text import proof_text
 from ..rounding import ticking
 from .context import Runtime, Weights
-from .hidden_states import LayerOutputs, embeddings, refusal, states_unavailable
+from .hidden_states import embeddings, refusal, states_unavailable
 from .library import library
 from .options import FLASH, check_memory, choose_runtime, device_name, least_context, usual_context
 from .plain import Contexts, LlamaPlainSession
-from .proof import PASSES, SIZE, states_work
-from .prove import Prover
+from .prove import PASSES, SIZE, Prover, states_work
 from .tokenizer import LlamaCodec
 from .trial import Trial, trial_succeeds
 
@@ -78,16 +77,11 @@ class LlamaModel(CodecModel):
         # Of models whose MTP layer is loaded, the last states come by the setup that was tried with it.
         tried = trial in self._tried or (trial == "last" and self.weights.all_last)
         if taps and self.info.capabilities.states and not tried:
-            architecture, file = self.header.architecture, Path(self.info.path)
-            if not trial_succeeds(trial, architecture, file):
-                if trial == "last" or not LayerOutputs.readable() or not trial_succeeds("last", architecture, file):
-                    raise UserError(states_unavailable(architecture))
-                self.weights.outputs = True
-                self.untrue_states = states_unavailable(architecture)
+            architecture = self.header.architecture
+            if not trial_succeeds(trial, architecture, Path(self.info.path)):
+                raise UserError(states_unavailable(architecture))
             self._tried.add(trial)
             self._states_proven = False
-        if self.weights.outputs and 0 in taps:  # which is no layer's output
-            raise UserError(states_unavailable(self.header.architecture))
         return super().tapped(taps)
 
     @property
@@ -124,7 +118,7 @@ class LlamaModel(CodecModel):
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a new context."""
         weights = self.weights
-        taps = range(int(weights.outputs) if "inputs" in self._tried else weights.layers, weights.layers + 1)
+        taps = range(0 if "inputs" in self._tried else weights.layers, weights.layers + 1)
         session = self._loaded.open_session(self.runtime, SIZE, alike=self._alike, taps=taps)
         return states_work(session, self.proof_ids(SIZE), weights.width, self.info.capabilities.tree)
 
@@ -214,7 +208,7 @@ def load_llama(
         pard_token=token_id(header.metadata.get("tokenizer.ggml.mask_token_id"), weights.vocabulary),
         path=str(file),
         load_seconds=time.perf_counter() - start,
-        notes=(*codec.notes, *dict.fromkeys(why for what, why in reasons.items() if what not in ("layers", "states"))),
+        notes=tuple(dict.fromkeys(why for what, why in reasons.items() if what not in ("layers", "states"))),
         pass_seconds=given_curve() or setup.curve,
         timed=setup.timed,
         active=header.active,
@@ -261,10 +255,5 @@ def _unloadable(file: Path, header: Header, message: str) -> UserError:
     if "unable to allocate" in message or "failed to allocate" in message:
         return UserError(
             f"{file} needs {header.weight_bytes / 1e9:.1f} GB ({message}). Use a smaller model or fewer GPU layers."
-        )
-    if "'token_embd.weight' has wrong shape" in message:
-        return UserError(
-            f"{file} names {header.vocabulary:,} tokens, and its table of embeddings has another number of rows: it holds the "
-            "tokenizer of one model and the weights of another. Use another file."
         )
     return UserError(f"Cannot load {file} ({message or 'llama.cpp gives no reason'}). Download it again, or use another file.")

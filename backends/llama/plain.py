@@ -16,7 +16,6 @@ from ..files.gguf_file import Header
 from ..sessions.chain import ChainSession, ReturningSession
 from ..sessions.states import States
 from .context import LlamaContext, Runtime, Weights, alive
-from .hidden_states import LayerOutputs
 from .options import cache_bytes, sequences
 from .session import LlamaSession
 
@@ -135,20 +134,15 @@ class Contexts:
     name: str
     """Its name in messages."""
 
-    def open(
-        self, runtime: Runtime, size: int, *, sequences: int, rows: int | None = None, taps: Sequence[int] = ()
-    ) -> LlamaContext:
+    def open(self, runtime: Runtime, size: int, *, sequences: int, rows: int | None = None) -> LlamaContext:
         """Open a context of `size` tokens or more (see `least_context`).
 
         Raises:
             UserError: there is not enough memory.
         """
-        weights = self.weights
-        size = max(size, weights.least)
-        inner = {tap for tap in taps if tap < weights.layers}
-        outputs = LayerOutputs(inner, weights.width, PREFILL_CHUNK) if inner and weights.outputs else None
+        size = max(size, self.weights.least)
         try:
-            return LlamaContext(weights, runtime, size, sequences, rows=rows, outputs=outputs)
+            return LlamaContext(self.weights, runtime, size, sequences, rows=rows)
         except UserError as error:
             needed = cache_bytes(self.header, runtime, size) / 1e9
             raise UserError(
@@ -161,6 +155,6 @@ class Contexts:
     ) -> LlamaSession | LlamaHybridSession:
         """Open a session that verifies drafts, in a new context; `alike` as in `LlamaSession`."""
         if self.weights.recurrent:
-            return LlamaHybridSession(self.open(runtime, size, sequences=1, rows=HYBRID_ROWS, taps=taps), size, taps)
+            return LlamaHybridSession(self.open(runtime, size, sequences=1, rows=HYBRID_ROWS), size, taps)
         leaves = sequences(self.weights.vocabulary)
-        return LlamaSession(self.open(runtime, size, sequences=leaves, taps=taps), size, alike, taps)
+        return LlamaSession(self.open(runtime, size, sequences=leaves), size, alike, taps)

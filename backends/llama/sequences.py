@@ -8,7 +8,7 @@ always: a commit touches the new positions only (laying the ids over the prefix 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,7 +23,7 @@ ANY = -1
 class Memory(Protocol):
     """Operations on llama.cpp's cache."""
 
-    def remove(self, sequence: int, begin: int, end: int) -> None:
+    def cut(self, sequence: int, begin: int, end: int) -> None:
         """Take the id off the positions [begin, end); a token without any id is free."""
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
@@ -58,14 +58,14 @@ class Sequences:
         self.nodes = nodes
         self._at = [ROOT]
         """Node at which each id ends."""
-        self._grown: list[tuple[int, list[int]]] = []
+        self._grown: dict[int, list[int]] = {}
+        """The ids that the last `grow` led on, by the node at which they ended."""
 
-    @property
-    def all(self) -> int:
-        """Every id in use, as bits."""
-        return (1 << len(self._at)) - 1
+    def close(self) -> None:
+        """Let go of the cache; nothing is called afterwards."""
+        del self._memory
 
-    def position(self, node: int) -> int:
+    def _position(self, node: int) -> int:
         """Return the position of a node, or of the last committed token."""
         return self.length - 1 if node == ROOT else self.nodes[node].position
 
@@ -76,100 +76,69 @@ class Sequences:
         Raises:
             UserError: more leaves than sequences; nothing was changed.
         """
-        n = len(tokens)
-        if n == 1 and not self.nodes:
+        if len(tokens) == 1 and not self.nodes:
             # Plain decoding: every id runs through the one node.
-            self._grown = [(ROOT, list(range(len(self._at))))]
+            self._grown = {ROOT: list(range(len(self._at)))}
             self._at = [first] * len(self._at)
-            return [LeafNode(tokens[0], ROOT, self.length, True, self.all)]
-        need = [0] * n
-        below: dict[int, list[int]] = {}
-        for i in range(n - 1, -1, -1):
-            need[i] = need[i] or 1
-            parent = parents[i]
-            below.setdefault(parent, []).append(i)
-            if parent >= first:
-                need[parent - first] += need[i]
-        tops = {parent: sum(need[i] for i in children) for parent, children in below.items() if parent < first}
-        ids = self._supply(tops)
-        assigned: list[list[int]] = [[]] * n
-        masks = [0] * n
-        nodes: list[LeafNode] = []
-
-        def share(children: list[int], mine: list[int], mask: int) -> None:
-            """The first child gets what the others do not need; children are listed last to first."""
-            for child in children[:-1]:
-                assigned[child] = mine[len(mine) - need[child] :]
-                mine = mine[: len(mine) - need[child]]
-                masks[child] = bits(assigned[child])
-                mask &= ~masks[child]
-            assigned[children[-1]], masks[children[-1]] = mine, mask
-
-        self._grown = []
-        for parent in tops:
-            self._grown.append((parent, ids[parent]))
-            share(below[parent], ids[parent], bits(ids[parent]))
-        for i in range(n):
-            parent = parents[i]
-            above = (
-                self.length - 1
-                if parent == ROOT
-                else (nodes[parent - first] if parent >= first else self.nodes[parent]).position
-            )
-            nodes.append(LeafNode(tokens[i], parent, above + 1, True, masks[i]))
-            children = below.get(first + i)
-            if children is None:
-                for k in assigned[i]:
-                    self._at[k] = first + i
-            else:
-                share(children, assigned[i], masks[i])
-        return nodes
+            return [LeafNode(tokens[0], ROOT, self.length, True, (1 << len(self._at)) - 1)]
+        new: list[LeafNode] = []
+        leaves: dict[int, list[int]] = {}
+        """The new leaves below each living node, or the committed tail."""
+        inner = set(parents)
+        for number, (token, parent) in enumerate(zip(tokens, parents, strict=True), first):
+            above = new[parent - first].position if parent >= first else self._position(parent)
+            new.append(LeafNode(token, parent, above + 1, True, 0))
+            if number not in inner:
+                top = parent
+                while top >= first:
+                    top = new[top - first].parent
+                leaves.setdefault(top, []).append(number)
+        self._grown = self._supply({top: len(below) for top, below in leaves.items()})
+        for top, below in leaves.items():
+            ids = self._grown[top]
+            spare = len(ids) - len(below)
+            for i, k in enumerate(ids):
+                node = self._at[k] = below[max(0, i - spare)]
+                while node >= first:
+                    new[node - first].holders |= 1 << k
+                    node = new[node - first].parent
+        return new
 
     def withdraw(self) -> None:
         """Take back the last `grow`: ids end again at the parents, whatever the cache holds of the new nodes."""
-        for parent, ids in self._grown:
+        for parent, ids in self._grown.items():
             for k in ids:
-                self._memory.remove(k, self.position(parent) + 1, ANY)
+                self._memory.cut(k, self._position(parent) + 1, ANY)
                 self._at[k] = parent
 
-    def _supply(self, tops: dict[int, int]) -> dict[int, list[int]]:
-        """Return all ids that end at each of these nodes, after moving or adding as many as are required."""
-        ids: dict[int, list[int]] = {ROOT: list(range(len(self._at)))} if not self.nodes else {}
-        inner, leaves = set[int](), 0
-        if self.nodes:
-            for k, node in enumerate(self._at):
-                ids.setdefault(node, []).append(k)
-            inner = {node.parent for node in self.nodes.values()}
-            leaves = len(self.nodes.keys() - inner - tops.keys())
-        if leaves + sum(tops.values()) > self._limit:
+    def _supply(self, wanted: dict[int, int]) -> dict[int, list[int]]:
+        """Return all ids that end at each of these nodes, after moving or adding as many as are wanted."""
+        inner = {node.parent for node in self.nodes.values()}
+        total = len(self.nodes.keys() - inner - wanted.keys()) + sum(wanted.values())
+        if total > self._limit:
             raise UserError(
-                f"A token tree with {leaves + sum(tops.values())} leaves exceeds llama.cpp's limit of {self._limit} here. Use "
-                "fewer branches."
+                f"A token tree with {total} leaves exceeds llama.cpp's limit of {self._limit} here. Use fewer branches."
             )
-        missing = {parent: want - len(ids.get(parent, ())) for parent, want in tops.items()}
-        if all(count <= 0 for count in missing.values()):
-            return {parent: ids[parent] for parent in tops}
+        ids: dict[int, list[int]] = {top: [] for top in wanted}
         spare: list[int] = []
-        for node, ending in ids.items():
-            reserved = tops[node] if node in tops else int(node != ROOT and node not in inner)
-            if node != ROOT:
-                spare += ending[reserved:]
-                del ending[reserved:]
-        # Those at the committed tail need no removing, so they go first (off the end).
-        root = ids.get(ROOT, [])
-        spare += root[tops.get(ROOT, 0) :]
-        del root[tops.get(ROOT, 0) :]
-        for parent, count in missing.items():
-            for _ in range(count):
+        kept = set[int]()
+        for k, node in enumerate(self._at):
+            if node in wanted and len(ids[node]) < wanted[node]:
+                ids[node].append(k)
+            elif node in wanted or node in kept or node in inner or node == ROOT:
+                spare.append(k)
+            else:
+                kept.add(node)  # one for each other leaf
+        spare.sort(key=lambda k: self._at[k] == ROOT)  # those at the committed tail need no removing, so they go first
+        for top, count in wanted.items():
+            while len(ids[top]) < count:
                 k = spare.pop() if spare else self._new()
-                self._move(k, parent)
-                ids.setdefault(parent, []).append(k)
-        if spare and tops:
-            # What is left stays where it ends; at a node that grows it rides along.
-            for k in spare:
-                if self._at[k] in tops:
-                    ids[self._at[k]].append(k)
-        return {parent: ids[parent] for parent in tops}
+                self._move(k, top)
+                ids[top].append(k)
+        for k in spare:
+            if self._at[k] in wanted:
+                ids[self._at[k]].append(k)
+        return ids
 
     def _new(self) -> int:
         k = len(self._at)
@@ -178,27 +147,23 @@ class Sequences:
             self._memory.copy(0, k, 0, self.length)
         return k
 
-    def _line(self, node: int) -> list[int]:
-        out = []
-        while node != ROOT:
-            out.append(node)
-            node = self.nodes[node].parent
-        return out
-
     def _move(self, k: int, target: int) -> None:
-        line = self._line(target)
-        place = self._at[k]
-        while place != ROOT and place not in line:
-            self.nodes[place].holders &= ~(1 << k)
-            place = self.nodes[place].parent
-        if place != self._at[k]:
-            self._memory.remove(k, self.position(place) + 1, ANY)
-        if place != target:
+        """Lead an id to another node: off those below the last that both ways share, and onto those above the target."""
+        line: list[int] = []
+        node = target
+        while node != ROOT:
+            line.append(node)
+            node = self.nodes[node].parent
+        shared = self._at[k]
+        while shared != ROOT and shared not in line:
+            self.nodes[shared].holders &= ~(1 << k)
+            shared = self.nodes[shared].parent
+        if shared != self._at[k]:
+            self._memory.cut(k, self._position(shared) + 1, ANY)
+        if shared != target:
             source = lowest(self.nodes[target].holders)
-            self._memory.copy(source, k, self.position(place) + 1, self.position(target) + 1)
-            for node in line:
-                if node == place:
-                    break
+            self._memory.copy(source, k, self._position(shared) + 1, self._position(target) + 1)
+            for node in line[: line.index(shared)] if shared in line else line:
                 self.nodes[node].holders |= 1 << k
         self._at[k] = target
 
@@ -206,33 +171,26 @@ class Sequences:
         """Make `path` part of every id's prefix; of the other nodes only those in `staying` stay, which hang below its end."""
         nodes, old = self.nodes, self.length
         new = old + len(path)
-        if len(path) == len(nodes) and nodes[path[-1]].holders == self.all:
+        if len(path) == len(nodes) and nodes[path[-1]].holders + 1 == 1 << len(self._at):
             # A line that is wholly accepted: the ids are where they belong.
-            self.length = new
             self._at = [ROOT] * len(self._at)
+            self.length = new
             return
         if not staying and any(node.position >= new for node in nodes.values()):
-            self._memory.remove(ANY, new, ANY)
-        on_path = {node: depth for depth, node in enumerate(path, 1)}
-        on_path[ROOT] = 0
+            self._memory.cut(ANY, new, ANY)
+        begins = {ROOT: old, **{node: old + depth for depth, node in enumerate(path, 1)}}
         winner = lowest(nodes[path[-1]].holders) if path else 0
-        places: dict[int, int] = {}
         for k, end in enumerate(self._at):
-            if end not in places:
-                place = end
-                while place not in on_path and place not in staying:
-                    place = nodes[place].parent
-                places[end] = place
-            place = places[end]
-            if place in staying:
-                if place != end:
-                    self._memory.remove(k, nodes[place].position + 1, ANY)
-                    self._at[k] = place
-                continue
-            begin = old + on_path[place]
+            place = end
+            while place not in begins and place not in staying:
+                place = nodes[place].parent
+            begin = nodes[place].position + 1 if place in staying else begins[place]
             # Without kept nodes everything behind the new prefix is gone already.
             if place != end and (staying or begin < new):
-                self._memory.remove(k, begin, ANY)
+                self._memory.cut(k, begin, ANY)
+            if place in staying:
+                self._at[k] = place
+                continue
             if begin < new:
                 self._memory.copy(winner, k, begin, new)
             self._at[k] = ROOT
@@ -240,33 +198,23 @@ class Sequences:
 
     def drop(self, freed: set[int]) -> None:
         """Free nodes; `freed` holds the descendants of each of its members."""
-        nodes = self.nodes
-        if len(freed) == len(nodes):
-            self._memory.remove(ANY, self.length, ANY)
+        if len(freed) == len(self.nodes):
+            self._memory.cut(ANY, self.length, ANY)
             self._at = [ROOT] * len(self._at)
-        else:
-            for k, end in enumerate(self._at):
-                if end not in freed:
-                    continue
+            return
+        for k, end in enumerate(self._at):
+            if end in freed:
                 while end in freed:
-                    end = nodes[end].parent
-                self._memory.remove(k, self.position(end) + 1, ANY)
+                    end = self.nodes[end].parent
+                self._memory.cut(k, self._position(end) + 1, ANY)
                 self._at[k] = end
 
     def rewind(self, length: int) -> None:
         """Forget every node and all positions from `length` on."""
         if self.nodes or length < self.length:
-            self._memory.remove(ANY, length, ANY)
+            self._memory.cut(ANY, length, ANY)
             self._at = [ROOT] * len(self._at)
             self.length = length
-
-
-def bits(ids: Iterable[int]) -> int:
-    """Pack a set of ids into bits."""
-    mask = 0
-    for k in ids:
-        mask |= 1 << k
-    return mask
 
 
 def lowest(mask: int) -> int:
@@ -276,9 +224,4 @@ def lowest(mask: int) -> int:
 
 def members(mask: int) -> list[int]:
     """List the ids in a set, ascending."""
-    out = []
-    while mask:
-        k = lowest(mask)
-        out.append(k)
-        mask &= mask - 1
-    return out
+    return [k for k in range(mask.bit_length()) if mask >> k & 1]

@@ -17,7 +17,7 @@ from ..sessions.states import TreeStates
 from ..sessions.tree import TreeSession
 from .context import LlamaContext, Weights, alive
 from .library import last_error
-from .sequences import LeafNode, Memory, Sequences
+from .sequences import LeafNode, Sequences
 
 R = TypeVar("R", bound=LlamaContext)
 
@@ -46,8 +46,7 @@ class LlamaSession(TreeSession[LeafNode]):
         self._vocabulary = context.weights.vocabulary
         self._alike = alike
         self._readers: dict[Weights, Any] = {}
-        memory: Memory = ContextMemory(context)
-        self._sequences = Sequences(memory, context.rows, self._nodes)
+        self._sequences = Sequences(context, context.rows, self._nodes)
         self.branches = context.rows
         self._score_all = context.weights.layers in taps and not context.weights.all_last
         """Whether the states after the final norm are tapped and come for scored nodes only: then all are scored."""
@@ -170,32 +169,9 @@ class LlamaSession(TreeSession[LeafNode]):
         """Free the cache (once the scores of its last pass are gone too)."""
         if self._llama_context is not None:
             self.rewind(0)
-            # `Sequences` holds the context too, through its memory.
             self._llama_context = self._states = None
             self._readers = {}
-            self._sequences = Sequences(ClosedMemory(), 1, self._nodes)
-
-
-class ContextMemory:
-    """The cache of a context; raises UserError where llama.cpp cannot remove."""
-
-    def __init__(self, context: LlamaContext) -> None:
-        self.copy = context.copy
-        self._remove = context.remove
-
-    def remove(self, sequence: int, begin: int, end: int) -> None:
-        if not self._remove(sequence, begin, end):
-            raise UserError("This model's cache cannot rewind. Load it again for plain decoding.")
-
-
-class ClosedMemory:
-    """The cache of a closed session."""
-
-    def remove(self, sequence: int, begin: int, end: int) -> None:
-        pass
-
-    def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        pass
+            self._sequences.close()
 
 
 def _failure(code: int, nodes: int, size: int) -> UserError:

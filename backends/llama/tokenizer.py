@@ -11,7 +11,6 @@ from typing import Any
 from ...errors import UserError
 from ..chat_template import TAG_LIKE, Template, any_of, parted_at_marks
 from ..codec import AHEAD, Codec
-from ..thinking.form import TAG
 from ..thinking.thoughts import Thoughts, from_vocabulary, usual_pair
 from .context import Weights
 
@@ -120,16 +119,6 @@ class LlamaCodec(Codec):
         """Splits thoughts from answers; None for a model that does not think."""
         form = (self._template.form or from_vocabulary(self._names)) if self._template is not None else None
         return Thoughts(form, self._names, self._spelled, partial(self._piece, parse=True, first=False)) if form else None
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Warnings about tags of the template that the file types as ordinary text, so that they are read in pieces."""
-        written = TAG.findall(self._template.source) if self._template is not None else []
-        cut = {tag for tag in written if len(self._tokenize(tag, parse=True)) > 1}
-        if not cut or not (cut := cut & {self._name(i) for i in range(self.vocabulary)}):
-            return ()
-        tags = " and ".join(sorted(cut))
-        return (f"This file types {tags} as ordinary text, so the model cannot tell turns apart. Use another file of it.",)
 
     def _spelled(self, tokens: Sequence[int]) -> str:
         return "".join(self._name(i) if i in self._control else self.decode([i]) for i in tokens)

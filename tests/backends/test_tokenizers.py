@@ -206,21 +206,6 @@ def test_what_may_follow_is_what_the_mask_allows(codec: Codec) -> None:
     assert not matcher.may_follow([], IDS["<b>"])
 
 
-@needs_llama
-@pytest.mark.parametrize("kind", KINDS)
-def test_marks_that_a_file_types_as_text_are_told_of(kind: str, tmp_path: Path) -> None:
-    """llama.cpp knows the ends of some families by name, and nothing else."""
-    for name, note in (("", ""), ("<start_of_turn>", "types <start_of_turn> as ordinary text")):
-        types: Any = KINDS[kind]()["tokenizer.ggml.token_type"]
-        if name:
-            types[IDS[name]] = 1
-        codec, weights = opened(tmp_path, kind, TEMPLATE, **{"tokenizer.ggml.token_type": types})
-        assert note in "".join(codec.notes)
-        assert bool(note) == bool(codec.notes)
-        codec.close()
-        weights.free()
-
-
 def test_chat_is_what_transformers_makes_of_it() -> None:
     messages = [
         {"role": "user", "content": " hello "},

@@ -54,6 +54,11 @@ def fake_connection(serve: Callable[[httpx2.Request], Any], model: str = "") -> 
     return wire
 
 
+def always(*response: Any) -> Callable[[httpx2.Request], Any]:
+    """A server that says the same whatever it is asked: status, body and, if wanted, headers."""
+    return lambda _: response
+
+
 @dataclass
 class ServerAnswer:
     """Runs, outcome and error of a server's answer, as the client received them."""

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast, get_args
 
-from ....errors import UserError
 from ..base import Kind
-from ..formats import Checkpoint, Config, Format, Reading, Target
+from ..formats import Checkpoint, Config, Format, Taps, figure, layer_ids, layer_types, part, verifier
 
 NAMES = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
 """transformers' names of tensors → ours."""
@@ -82,7 +81,7 @@ class DFlashFormat(BlockShape, Format):
     """The configuration of its layers, with Llama's keys."""
     views: tuple[View, ...]
     """The view of each layer."""
-    taps: tuple[int, ...] | None
+    listed: Taps | None
     """Layers whose inputs it reads; None for the usual ones at the target's depth."""
     speculators: bool
     block: int
@@ -90,24 +89,16 @@ class DFlashFormat(BlockShape, Format):
     from_anchor: bool
     paths: Markov | Selector | None
     """The layers through which the token before a position changes its guesses; None in a drafter without them."""
-    target_width: int | None
     embedding_scale: float
-    value_scale: float
     logit_scale: float
     softcap: float
 
-    def fitting(self, name: str, target: Target) -> list[Reading]:
-        self.check_vocabulary(name, target)
-        taps = self.taps if self.taps is not None else _usual(target.layers, len(self.views), self.speculators)
-        if not taps or any(not 0 <= tap <= target.layers for tap in taps):
-            raise self.too_deep(name, target)
-        shape = self.shapes.get("fc.weight", ())
-        hidden, inputs = shape if len(shape) == 2 else (target.width, len(taps) * target.width)
-        if inputs != len(taps) * target.width:
-            self.check_width(name, target, self.target_width or hidden)
-            raise self.other_layers(name, inputs // target.width, len(taps), "target_layer_ids")
-        self.check_mask(name, target, self.mask)
-        return [Reading(taps)]
+    @property
+    def fuses(self) -> bool:
+        return True
+
+    def taps(self, layers: int) -> Taps:
+        return self.listed if self.listed is not None else _usual(layers, len(self.views), self.speculators)
 
 
 def dflash_title(paths: Markov | Selector | None) -> str:
@@ -122,26 +113,14 @@ def dflash_title(paths: Markov | Selector | None) -> str:
 
 
 def dflash_format(files: Checkpoint) -> DFlashFormat:
-    """Read a DFlash drafter's configuration.
-
-    Raises:
-        UserError: a figure is missing from it, or it asks for something that specchat cannot do.
-    """
+    """Read a DFlash drafter's configuration."""
     config = files.config
-    speculators = "speculators_model_type" in config.values
-    layer = config.part("transformer_layer_config") if speculators else config
-    options = Config(config.file, _flatten(config.values))
-    refused = next((key for key in ("attention_sink_bias", "shift_label") if options.get(key)), "")
-    if refused or options.get("is_neox_style") is False or options.get("rope_is_neox_style") is False:
-        raise UserError(
-            f"{config.file} sets {refused or 'is_neox_style'}, which specchat cannot draft with yet. Use another drafter."
-        )
-    block = options.figure("block_size", 8 if speculators else 16)
+    speculators = "speculators_model_type" in config
+    layer = part(config, "transformer_layer_config") if speculators else config
+    options = _flatten(config)
+    block = figure(options, "block_size", 8 if speculators else 16)
     if not 2 <= block <= MOST_BLOCK:
-        raise UserError(f"{config.file} needs a block_size of 2 to {MOST_BLOCK}.")
-    mask = options.get("mask_token_id")
-    if not isinstance(mask, int) or isinstance(mask, bool):
-        raise UserError(f"{config.file} needs mask_token_id, not {str(mask)[:40]}.")
+        raise ValueError(f"block_size is {block}")
     paths = _paths(files, options)
     library = any(name in NAMES for _, name in files.names.values())
     return DFlashFormat(
@@ -149,29 +128,28 @@ def dflash_format(files: Checkpoint) -> DFlashFormat:
         title=dflash_title(paths),
         names=files.names,
         shapes=files.shapes,
-        vocabulary=layer.count("vocab_size"),
-        trained_for=config.verifier,
-        layer=layer.values,
+        vocabulary=layer.get("vocab_size"),
+        width=config.get("target_hidden_size"),
+        trained_for=verifier(config),
+        layer=layer,
         views=_views(layer, options, library=library, second=isinstance(paths, Selector)),
-        taps=_taps(options, speculators),
+        # `target_layer_ids` counts outputs, speculators' key inputs.
+        listed=layer_ids(options, "aux_hidden_state_layer_ids") if speculators else layer_ids(options, "target_layer_ids", 1),
         speculators=speculators,
         block=block,
-        mask=mask,
+        mask=int(options["mask_token_id"]),
         # In DSpark drafters (they set markov_rank) the pending token's output is the first guess.
-        from_anchor=bool(options.get("sample_from_anchor", "markov_rank" in options.values or isinstance(paths, Markov))),
+        from_anchor=bool(options.get("sample_from_anchor", "markov_rank" in options or isinstance(paths, Markov))),
         paths=paths,
-        target_width=config.count("target_hidden_size"),
-        embedding_scale=options.number("input_embedding_scale", 1.0),
-        value_scale=options.number("attention_value_scale", 1.0),
-        logit_scale=options.number("output_multiplier", 1.0),
-        softcap=options.number("final_logit_softcapping", 0.0),
+        embedding_scale=float(options.get("input_embedding_scale") or 1.0),
+        logit_scale=float(options.get("output_multiplier") or 1.0),
+        softcap=float(options.get("final_logit_softcapping") or 0.0),
     )
 
 
 def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the nested options for this kind of drafter into the configuration."""
-    nested = [part for key in ("dflash_config", "dspark_config") if isinstance(part := config.get(key), Mapping)]
-    return {key: value for options in (config, *nested) for key, value in options.items()}
+    return {**config, **part(config, "dflash_config"), **part(config, "dspark_config")}
 
 
 def kind_of(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> Literal["dspark", "dflash2", "dflash"] | None:
@@ -188,23 +166,17 @@ def kind_of(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> Literal["ds
 
 def _paths(files: Checkpoint, options: Config) -> Markov | Selector | None:
     """Read the options of DSpark's or DFlash 2's head; None in plain DFlash."""
-    kind = kind_of(options.values, files.shapes)
+    kind = kind_of(options, files.shapes)
     if kind == "dflash2":
-        if options.get("draft_vocab_size") and "d2t" in files.shapes:
-            raise UserError(f"{files.folder} drafts a part of the vocabulary, which DFlash 2 does not do. Use another drafter.")
-        return Selector(options.figure("selector_top_k", 16))
+        if "d2t" in files.shapes:
+            raise ValueError("DFlash 2 with a part of the vocabulary")
+        return Selector(figure(options, "selector_top_k", 16))
     if kind != "dspark":
         return None
     form = options.get("markov_head_type", "vanilla")
     if form not in get_args(MarkovKind):
-        raise UserError(f"{options.file} needs a markov_head_type of {', '.join(get_args(MarkovKind))}, not {str(form)[:40]}.")
-    return Markov(cast(MarkovKind, form), options.figure("markov_rank", 256))
-
-
-def _taps(options: Config, speculators: bool) -> tuple[int, ...] | None:
-    """Read the taps, as layers' inputs: `target_layer_ids` counts outputs, speculators' key inputs."""
-    ids = options.layer_ids("aux_hidden_state_layer_ids" if speculators else "target_layer_ids")
-    return None if ids is None else tuple(id + (not speculators) for id in ids)
+        raise ValueError(f"markov_head_type is {form!r:.40}")
+    return Markov(cast(MarkovKind, form), figure(options, "markov_rank", 256))
 
 
 def _usual(layers: int, drafter_layers: int, speculators: bool) -> tuple[int, ...]:
@@ -219,7 +191,7 @@ def _usual(layers: int, drafter_layers: int, speculators: bool) -> tuple[int, ..
 def _views(layer: Config, options: Config, *, library: bool, second: bool) -> tuple[View, ...]:
     """Read each layer's view. By default sliding layers are causal within the block, except in DFlash 2 (`second`) and in
     transformers (`library`), whose window also includes its last position."""
-    kinds = layer.layer_types(layer.figure("num_hidden_layers"), "sliding_attention" if library else "full_attention")
+    kinds = layer_types(layer, "sliding_attention" if library else "full_attention")
     sliding = [kind == "sliding_attention" for kind in kinds]
     both_ways = library or options.get("sliding_window_non_causal", second)
     causal = [slides and not both_ways for slides in sliding]
@@ -230,6 +202,5 @@ def _views(layer: Config, options: Config, *, library: bool, second: bool) -> tu
         sliding = [True] * len(kinds)
     window = None
     if any(sliding):
-        swa = options.get("swa_window_size") is not None
-        window = (options.figure("swa_window_size") if swa else layer.figure("sliding_window")) + library
+        window = figure(options, "swa_window_size", layer.get("sliding_window")) + library
     return tuple(View(window if slides else None, ordered) for slides, ordered in zip(sliding, causal, strict=True))

@@ -102,9 +102,6 @@ class DFlashNetwork:
         self._heads = config.num_key_value_heads
         self._width = config.head_dim
         layers = [modules.layer(f"layers.{i}") for i in range(count)]
-        for layer in layers:
-            # Scaling the values is the same as scaling this projection, as both are linear.
-            layer.self_attn.o_proj.weight.data = layer.self_attn.o_proj.weight * format.value_scale
         if isinstance(format.paths, Selector):
             self.layers: list[LeanLayer] = [ConvolvedLayer(layer, i, str(i), weights) for i, layer in enumerate(layers)]
         else:

@@ -33,9 +33,6 @@ QWEN = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden":
 
 KINDS = re.compile(r"model\.layers\.(?P<behind>\d+)\.|model\.mtp_layers\.(?P<mimo>\d+)\.|mtp\.(?:layers\.(?P<qwen>\d+)\.)?")
 
-LATER = re.compile(r"model\.mtp\.layers\.\d+\.")
-"""MiMo-V2's layers: their attention has sinks and its own window."""
-
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
@@ -83,8 +80,6 @@ def mtp_format(folder: Path, layers: int) -> MtpFormat | None:
     layers_found: dict[tuple[str, int], dict[str, tuple[Path, str]]] = {}
     for file in check_folder(folder):
         for name in header(file):
-            if LATER.match(name):
-                raise UserError("specchat cannot draft with MiMo-V2's MTP layers yet. Use another method.")
             place = KINDS.match(name)
             if place is None:
                 continue

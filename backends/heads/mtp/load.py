@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
-from ....errors import UserError, counted
+from ....errors import UserError, first_line
 from ...hf.attention import NAME as ATTENTION
 from ...hf.attention import register
 from ...hf.model import TransformersModel
@@ -119,9 +119,12 @@ def load_mtp(target: TransformersModel) -> PathHead | None:
     if module.get_output_embeddings().weight.device != embeddings.device:
         raise UserError(f"The MTP layer of {info.name} drafts only on one device. Give --device one.")
     try:
-        network, size = guarded(lambda: _network(module, format, target), embeddings.device)
-    except (NotImplementedError, TypeError) as error:
-        raise UserError(f"specchat cannot run the MTP layer of {info.architecture}: {error}") from None
+        network, size = guarded(lambda: _network(module, format, info.layers), embeddings.device)
+    except UserError:
+        raise
+    except Exception as error:  # an unknown layer's constructor can raise anything
+        reason = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else first_line(error)
+        raise UserError(f"The MTP layer of {info.name} cannot draft here ({reason}). Use another method.") from None
     dtype = str(embeddings.dtype).removeprefix("torch.")
     head_info = HeadInfo(
         name=info.name, kind="mtp", title="MTP", parameters=size, dtype=dtype, taps=(info.layers,), path=info.path
@@ -129,17 +132,14 @@ def load_mtp(target: TransformersModel) -> PathHead | None:
     return PathHead(head_info, partial(EagleSession, network))
 
 
-def _network(module: Any, format: MtpFormat, target: TransformersModel) -> tuple[MtpNetwork, int]:
-    """Build the layer, and count its weights."""
-    info, embeddings = target.info, module.get_input_embeddings().weight.detach()
-    try:
-        block = _block(module, info.layers, format.full_attention)
-    except Exception as error:  # an unknown layer's constructor can raise anything
-        raise UserError(f"specchat cannot build an MTP layer of {info.architecture}: {error}") from None
-    shapes = {name: tuple(tensor.shape) for name, tensor in block.state_dict().items()}
+def _network(module: Any, format: MtpFormat, layers: int) -> tuple[MtpNetwork, int]:
+    """Build the layer behind the model's `layers`, and count its weights."""
+    embeddings = module.get_input_embeddings().weight.detach()
+    block = _block(module, layers, format.full_attention)
     width = embeddings.shape[1]
+    shapes = {name: tuple(tensor.shape) for name, tensor in block.state_dict().items()}
     shapes |= {name: (width,) if "norm" in name else (width, 2 * width) for name in OUTSIDE}
-    weights = _read(format.names, shapes, info.name, embeddings.device, embeddings.dtype)
+    weights = _read(format.names, shapes, embeddings)
     size = sum(tensor.numel() for tensor in weights.values())
     outside = {name: weights.pop(name) for name in OUTSIDE}
     block.load_state_dict(weights, assign=True)
@@ -164,37 +164,27 @@ def _block(module: Any, index: int, full_attention: bool) -> nn.Module:
     return block
 
 
-def _read(
-    names: Mapping[str, tuple[Path, str]],
-    shapes: Mapping[str, tuple[int, ...]],
-    model: str,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> dict[str, Tensor]:
+def _read(names: Mapping[str, tuple[Path, str]], shapes: Mapping[str, tuple[int, ...]], like: Tensor) -> dict[str, Tensor]:
     """Read the tensors of a layer, with experts stacked as in transformers.
 
     Args:
         names: name in the layer → its file and its name there.
         shapes: transformers' name → the expected shape.
-        model: the model's name.
-        device: of the result.
-        dtype: of the result.
+        like: has the type and device of the result.
+
+    Raises:
+        KeyError: a tensor is missing.
+        ValueError: one is damaged, of another shape or of unknown use.
     """
     left = set(names) - set(SHARED)
     out: dict[str, Tensor] = {}
 
     def read(name: str) -> Tensor:
-        if name not in names:
-            raise UserError(
-                f"The MTP layer of {model} is missing the tensor {name}. Download the model again, or use another method."
-            )
-        left.discard(name)
         tensor = read_tensor(*names[name])
+        left.discard(name)
         if not tensor.is_floating_point() or not bool(torch.isfinite(tensor.float()).all()):
-            raise UserError(
-                f"The MTP layer of {model} is damaged or quantized: {name} holds no plain numbers. Use another method."
-            )
-        return tensor.to(device, dtype)
+            raise ValueError(f"{name} holds no plain numbers")
+        return tensor.to(like)
 
     for name, shape in shapes.items():
         stacked = re.fullmatch(r"(.*\.experts)\.(gate_up_proj|down_proj)", name) if name not in names else None
@@ -205,13 +195,7 @@ def _read(
         else:
             out[name] = read(name)
         if tuple(out[name].shape) != shape:
-            raise UserError(
-                f"The MTP layer of {model} does not fit it: {name} has the shape {list(out[name].shape)} instead of "
-                f"{list(shape)}. Download the model again, or use another method."
-            )
+            raise ValueError(f"{name} has the shape {list(out[name].shape)} instead of {list(shape)}")
     if left:
-        raise UserError(
-            f"The MTP layer of {model} has {counted(len(left), 'tensor')} that specchat does not know, such as {min(left)}. "
-            "Use another method."
-        )
+        raise ValueError(f"specchat does not know {min(left)}")
     return out

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,17 @@ import torch
 from torch import Tensor
 
 from ....errors import UserError
-from ...base import ROOT, Model, Session
+from ...base import Model
 from ...files.gguf_file import Tensor as FileTensor
 from ...heads.base import BlockHead, BlockSession, Head, HeadInfo, PathHead
 from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
 from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
-from ...proof import PREFIX, difference
 from ..context import PAD, LlamaContext, Weights
 from ..hidden_states import next_states
 from ..library import library
 from ..model import LlamaModel
-from ..proof import TOLERANCE
 from ..trial import trial_succeeds
 from .sessions import LlamaAssistantSession, LlamaDFlashPathSession, LlamaDFlashSession, LlamaEagleSession, LoadedDrafter
 
@@ -35,10 +32,6 @@ SHARED = ("token_embd.weight", "output.weight")
 
 PLAIN_TYPES: dict[int, np.dtype[Any]] = {0: np.dtype(np.float32), 1: np.dtype(np.float16), 27: np.dtype(np.int64)}
 """GGUF's types that need no decoding."""
-
-PARENTS = (ROOT, ROOT, 0, 1, 2)
-"""The proof's tree."""
-PATHS = ((0, 2, 4), (1, 3))
 
 
 def load_gguf_head(format: GgufFormat, name: str, target: Model) -> Head:
@@ -63,10 +56,10 @@ def load_gguf_head(format: GgufFormat, name: str, target: Model) -> Head:
             f"{pip_command()} --upgrade"
         )
     of, target_weights = target.info, target.weights
-    (reading,) = format.fitting(name, Target(of.name, target_weights.width, of.layers, of.vocabulary))
+    taps = format.fitting(name, Target(of.name, target_weights.width, of.layers, of.vocabulary))
     if isinstance(format, GgufAssistantFormat):
         format.check_keys(name, of.name, target.header)
-    target.tapped(reading.taps)  # proves that its states can be read, now rather than in the first answer
+    target.tapped(taps)  # proves that its states can be read, now rather than in the first answer
     try:
         weights = Weights(format.folder, target.runtime, lambda _: True, checked=True, mtp=format.reads_keys)
     except UserError as error:
@@ -78,30 +71,17 @@ def load_gguf_head(format: GgufFormat, name: str, target: Model) -> Head:
     # The smallest context is enough, as only the target's tensors are used.
     shares = not format.reads_keys and any(tensor not in format.shapes for tensor in SHARED)
     other = LlamaContext(target_weights, target.runtime, PAD, 1, batch=1) if shares else None
-    info = format.describe(name, int(weights.lib.llama_model_n_params(weights.handle)), weights.file_type, reading)
-    loaded, reads = LoadedDrafter(weights, target.runtime, other), len(reading.taps) * target_weights.width
-    head: PathHead | BlockHead
-    text = target.proof_ids(PREFIX + len(PARENTS))
+    info = format.describe(name, int(weights.lib.llama_model_n_params(weights.handle)), weights.file_type, taps)
+    loaded = LoadedDrafter(weights, target.runtime, other)
     if isinstance(format, GgufDFlashFormat):
         paths, ids = _paths(format)
         session: Callable[[int], BlockSession] = partial(LlamaDFlashSession, loaded, format)
         if paths is not None:
             session = partial(LlamaDFlashPathSession, loaded, format, paths=paths, ids=ids)
-        head = BlockHead(info, session, format.positions)
-        sound = drafts_blocks(head, text, reads)
-    elif isinstance(format, GgufAssistantFormat):
-        head = PathHead(info, partial(LlamaAssistantSession, loaded, target_weights.width))
-        with closing(target.open_session(PAD, reading.taps)) as beside:
-            sound = drafts_trees(head, text, reads, beside)
-    else:
-        head = PathHead(info, partial(LlamaEagleSession, loaded))
-        sound = drafts_trees(head, text, reads)
-    if not sound:
-        raise UserError(
-            f"This build of llama.cpp does not draft with {name} as it should: the same tokens get other scores in another "
-            f"pass. Run: {pip_command()} --upgrade"
-        )
-    return head
+        return BlockHead(info, session, format.positions)
+    if isinstance(format, GgufAssistantFormat):
+        return PathHead(info, partial(LlamaAssistantSession, loaded, target_weights.width))
+    return PathHead(info, partial(LlamaEagleSession, loaded))
 
 
 TABLES = {
@@ -138,76 +118,7 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
         name=of.name, kind="mtp", title="MTP", parameters=parameters, dtype=of.dtype, taps=(of.layers,), path=of.path
     )
     loaded = LoadedDrafter(target.weights, target.runtime, None, mtp=True)
-    head = PathHead(info, partial(LlamaEagleSession, loaded))
-    if not drafts_trees(head, target.proof_ids(PREFIX + len(PARENTS)), target.weights.width):
-        raise UserError(
-            f"This build of llama.cpp does not draft with the MTP layer of {of.name} as it should. Use another method."
-        )
-    return head
-
-
-def random_states(width: int) -> Tensor:
-    """Make reproducible states for the proof [PREFIX, width]."""
-    return torch.randn((PREFIX, width), generator=torch.Generator().manual_seed(1))
-
-
-def logits(scores: Any) -> Tensor:
-    """Select the logits of drafted tokens; outside a reduced vocabulary they are minus infinity."""
-    rows: Tensor = scores.logits
-    return rows[:, rows[0].isfinite()]
-
-
-def drafts_blocks(head: BlockHead, text: Sequence[int], width: int) -> bool:
-    """Check that a block gets the same scores after states taken in at once or one by one, and leaves no trace."""
-    states, token, session = random_states(width), text[-1], head.open(PAD)
-    try:
-        session.extend(states)
-        whole = logits(session.guess(token, head.positions))
-        session.rewind(2)
-        for i in range(2, PREFIX):
-            session.extend(states[i : i + 1])
-            last = logits(session.guess(token, head.positions))
-    finally:
-        session.close()
-    return last.shape == whole.shape and difference(last, whole) <= TOLERANCE
-
-
-def drafts_trees(head: PathHead, line: Sequence[int], width: int, target: Session | None = None) -> bool:
-    """Check that nodes of a tree get the scores of the same tokens in a chain, after pairs taken in at once or one by one.
-
-    Args:
-        head: the drafter.
-        line: token ids: PREFIX of a text, then the tree's.
-        width: of a token's states.
-        target: an empty session of the target, if the drafter reads its keys and values.
-    """
-    states, text, tree = random_states(width), line[:PREFIX], line[PREFIX:]
-    session = head.open(PAD)
-
-    def extend(begin: int, end: int) -> Tensor:
-        if target is not None:
-            target.rewind(min(target.length, end))
-            target.prefill(text[target.length : end])
-            session.follow(target)
-        return logits(session.extend(text[begin:end], states[begin:end]))
-
-    try:
-        whole = extend(0, PREFIX)
-        grown = torch.cat([logits(session.grow(tree[a:b], PARENTS[a:b])) for a, b in ((0, 2), (2, 4), (4, 5))])
-        session.rewind(2)
-        for i in range(2, PREFIX):
-            last = extend(i, i + 1)
-        if last.shape != whole.shape or not difference(last, whole) <= TOLERANCE:
-            return False
-        for path in PATHS:
-            session.drop(0)
-            for depth, node in enumerate(path):
-                scores = logits(session.grow([tree[node]], [depth - 1]))
-                if not difference(scores, grown[node : node + 1]) <= TOLERANCE:
-                    return False
-    finally:
-        session.close()
-    return True
+    return PathHead(info, partial(LlamaEagleSession, loaded))
 
 
 @cache

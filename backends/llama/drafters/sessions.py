@@ -31,7 +31,7 @@ from ..hidden_states import next_states
 from ..library import last_error
 from ..options import sequences
 from ..sequences import LeafNode, Sequences
-from ..session import ClosedMemory, ContextMemory, LlamaSession
+from ..session import LlamaSession
 
 FLOATS = ctypes.POINTER(ctypes.c_float)
 
@@ -178,7 +178,7 @@ class LlamaEagleSession(HeadSession):
         self._llama_context: PathContext | None = run
         self._mtp = loaded.mtp
         self._nodes: dict[int, LeafNode] = {}
-        self._sequences = Sequences(ContextMemory(run), run.rows, self._nodes)
+        self._sequences = Sequences(run, run.rows, self._nodes)
         self.branches = run.rows
         self.chunk = run.rows  # the rows that fit in the buffer for logits
 
@@ -222,7 +222,7 @@ class LlamaEagleSession(HeadSession):
         if self._llama_context is not None:
             super().close()
             self._llama_context = None
-            self._sequences = Sequences(ClosedMemory(), 1, {})
+            self._sequences.close()
 
 
 HOLDER = 1

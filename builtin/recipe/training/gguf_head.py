@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from ....backends import UserError
 from ....backends.files.checkpoint import check_folder
 from ....backends.heads.dflash.format import UNUSED, DFlashFormat, Markov, Selector
-from ....backends.heads.eagle_format import EagleFormat
 from ....backends.heads.folders import read_format
+from ....backends.heads.formats import EagleFormat
 from ....backends.heads.formats import Target as Fitted
 from ... import path
 from ..gguf_export import LAYER, TYPES, add_tokenizer, interleaved, new_file, pre_tokenizer
@@ -89,22 +89,18 @@ def export_head(folder: Path, target: Path, file: Path, kind: str = "Q8_0") -> i
         raise UserError(f"{folder} holds neither an EAGLE-3 head nor a DFlash drafter. Give the folder of one.")
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     width, layers, vocabulary = (config[key] for key in ("hidden_size", "num_hidden_layers", "vocab_size"))
-    reading, *further = head.fitting(str(folder), Fitted(str(target), width, layers, vocabulary))
-    if any(other.norm_before_residual != reading.norm_before_residual for other in further):
-        raise UserError(
-            f"{folder / 'config.json'} does not say norm_before_residual, which engines then take differently. Add it."
-        )
-    check_target(target, reading.taps if isinstance(head, EagleFormat) else ())
-    if why := _unknown(head, layers, reading.taps, head.shapes["fc.weight"][0] != width):
+    taps = head.fitting(str(folder), Fitted(str(target), width, layers, vocabulary))
+    check_target(target, taps if isinstance(head, EagleFormat) else ())
+    if why := _unknown(head, layers, taps, head.shapes["fc.weight"][0] != width):
         raise UserError(f"llama.cpp has no {head.title} drafters with {why}, so {folder} stays as it is. Train one without.")
     with new_file(file, "eagle3" if isinstance(head, EagleFormat) else "dflash", kind, folder.name) as (writer, add):
         add_tokenizer(writer, target, config)
         _layers(writer, head, vocabulary)
         arch = writer.arch
-        writer.add_array(f"{arch}.target_layers", list(reading.taps))
+        writer.add_array(f"{arch}.target_layers", list(taps))
         if isinstance(head, EagleFormat):
             writer.add_uint32("eagle3.target_hidden_size", width)
-            writer.add_bool("eagle3.norm_before_residual", reading.norm_before_residual)
+            writer.add_bool("eagle3.norm_before_residual", head.norm_before_residual)
             writer.add_bool("eagle3.norm_before_fc", head.norm_before_fc)
         else:
             _dflash(writer, head)
@@ -128,7 +124,6 @@ def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int],
             "several layers": head.layers > 1,
             "fc_norm": head.fc_norm,
             "norm_output": head.norm_output,
-            "a logit_scale": head.logit_scale != 1,
             "norms of queries and keys": "layers.0.self_attn.q_norm.weight" in head.shapes,
         }
     else:
@@ -164,7 +159,8 @@ def _layers(writer: Any, head: EagleFormat | DFlashFormat, vocabulary: int) -> N
     writer.add_key_length(dim)
     writer.add_value_length(dim)
     writer.add_rope_dimension_count(dim)
-    writer.add_rope_freq_base(float(rope.get("rope_theta", layer.get("rope_theta") or 10_000.0)))
+    base: float = rope.get("rope_theta") or layer.get("rope_theta") or 10_000.0
+    writer.add_rope_freq_base(base)
     writer.add_layer_norm_rms_eps(layer.get("rms_norm_eps", 1e-6))
 
 
@@ -190,7 +186,6 @@ def _dflash(writer: Any, head: DFlashFormat) -> None:
         writer.add_array("dflash.attention.sliding_window_pattern", [window_size is not None for window_size in windows])
     scales = {
         "embedding_scale": (head.embedding_scale, 1.0),
-        "attention.value_scale": (head.value_scale, 1.0),
         "logit_scale": (head.logit_scale, 1.0),
         "final_logit_softcapping": (head.softcap, 0.0),
     }

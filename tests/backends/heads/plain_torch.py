@@ -125,8 +125,7 @@ class EagleReference(PlainTorch):
             x = x + self.attention(self.norm(x, f"{at}input_layernorm"), at)
             x = x + self.mlp(self.norm(x, f"{at}post_attention_layernorm"), at)
         out = self.norm(x, "norm") if self.third else x
-        logits = F.linear(out, self.head) * self.config.get("logit_scale", 1.0)
-        return self.widened(logits), out if self.config.get("norm_output") else x
+        return self.widened(F.linear(out, self.head)), out if self.config.get("norm_output") else x
 
     def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
         """Logits after a text with these states and a path below it [vocab]."""
@@ -197,7 +196,7 @@ class BlockReference(PlainTorch):
             q = self.norm(self.linear(y, f"{at}q_proj").view(self.block, -1, 8), f"{at}q_norm")
             both = torch.cat((text, y))
             k = self.norm(self.linear(both, f"{at}k_proj").view(len(both), -1, 8), f"{at}k_norm")
-            v = self.linear(both, f"{at}v_proj").view(len(both), -1, 8) * self.given.get("attention_value_scale", 1.0)
+            v = self.linear(both, f"{at}v_proj").view(len(both), -1, 8)
             return self.linear(self.attend(self.turn(q, n), self.turn(k), v, self.seen(i, rows, keys)), f"{at}o_proj")
 
         for i in range(self.count):

@@ -41,7 +41,7 @@ EAGLE: dict[str, dict[str, Any]] = {
     "eagle3 with the target's LM head": {"own_head": False, "dtype": torch.bfloat16},
     "eagle3 with explicit taps": {"taps": (1, 3, 5), "norm_before_fc": True, "norm_output": True, "rope_theta": 500.0},
     "eagle3 of another width": {
-        "hidden": 48, "own_embeddings": True, "target_hidden_size": 32, "fc_norm": True, "logit_scale": 0.5, "bias": True
+        "hidden": 48, "own_embeddings": True, "target_hidden_size": 32, "fc_norm": True, "bias": True
     },
     "eagle3 with two taps": {"taps": (0, LAYERS), "drafted": 64, "norm_before_residual": True},
     "speculators": {"style": "speculators", "drafted": 100},
@@ -62,7 +62,6 @@ DFLASH: dict[str, dict[str, Any]] = {
     "scaled": {
         "inner": {
             "input_embedding_scale": 3.0,
-            "attention_value_scale": 0.5,
             "output_multiplier": 0.3,
             "final_logit_softcapping": 4.0,
         }
@@ -107,10 +106,8 @@ STEPPING: dict[str, dict[str, Any]] = {
 }
 """DSpark and DFlash 2, whose guesses go by the token before."""
 MEDUSA: dict[str, dict[str, Any]] = {
-    "old": {}, "prefixed": {"named": "prefixed", "heads": 5, "dtype": torch.bfloat16},
-    "new": {"named": "new", "bias": False, "blocks": 2}, "one LM head for all": {"named": "new", "shared": True, "heads": 4},
-    "no blocks": {"blocks": 0}, "a reduced vocabulary": {"named": "new", "drafted": 100},
-    "a reduced vocabulary, the rows of all tokens": {"named": "new", "drafted": 100, "whole": True},
+    "old": {"heads": 3}, "prefixed": {"prefix": "medusa_heads.", "heads": 5, "dtype": torch.bfloat16},
+    "two blocks": {"heads": 2, "blocks": 2}, "no blocks": {"heads": 3, "blocks": 0},
 }  # fmt: skip
 LLAMA_EAGLE: dict[str, dict[str, Any]] = {
     "all tokens": {},
@@ -256,7 +253,7 @@ def test_scores_along_a_text_and_of_every_node_of_a_tree(layout: str, tmp_path: 
     assert list(head.info.taps) == list(plain.taps)
     letters, same = range(8, getattr(plain, "vocabulary", VOCAB)), apart if layout in LLAMA_PATHS else near
     text = rng.choices(letters, k=40)
-    states, session = plain.states(text), head.open(64)  # type: ignore[attr-defined]
+    states, session = plain.states(text), head.open(64)
     pairs = isinstance(session, HeadSession)  # its nodes hang below the text, those of a block below the pending token
     depth = 5 if pairs else head.positions - 1  # type: ignore[attr-defined]
     for length in (2, 3, 5, 9, 16, 7, 17, 40) if FULL else (2, 16, 7, 30):
@@ -306,27 +303,20 @@ def test_guesses_of_a_block(layout: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", MEDUSA)
 def test_guesses_of_medusa_heads(layout: str, tmp_path: Path) -> None:
-    options = {"heads": 3, "blocks": 1, **MEDUSA[layout]}
+    options = {"blocks": 1, **MEDUSA[layout]}
     head = load(write_medusa(tmp_path / "medusa", **options))
     assert (head.positions, head.info.taps) == (options["heads"], (LAYERS,))
     weights = {name.removeprefix("medusa_heads."): t for name, t in load_weights(tmp_path / "medusa", "medusa_lm_head").items()}
-    assert head.info.parameters == sum(t.numel() for name, t in weights.items() if name != "token_map")
+    assert head.info.parameters == sum(t.numel() for t in weights.values())
     state = torch.randn(1, WIDTH, generator=torch.Generator().manual_seed(1))
     guesses = head.guess(state, 7, head.positions)
     assert guesses.positions == tuple(range(7, 7 + head.positions))
     for i in range(head.positions):
         x = state
         for j in range(options["blocks"]):
-            at = f"blocks.{i}.layers.{j}" if options.get("named") == "new" else f"{i}.{j}.linear"
-            bias = weights.get(f"{at}.bias")
-            x = x + F.silu(F.linear(x, weights[f"{at}.weight"].float(), None if bias is None else bias.float()))
-        old = f"{i}.{options['blocks']}.weight"
-        name = next(name for name in (old, f"lm_heads.{i}.weight", "lm_head.weight") if name in weights)
-        logits = F.linear(x, weights[name].float())
-        if "token_map" in weights:
-            logits = logits[:, weights["token_map"]] if options.get("whole") else logits
-            logits = torch.full((1, VOCAB), -torch.inf).index_copy_(1, weights["token_map"], logits)
-        near(guesses.logits[i : i + 1], logits)
+            at = f"{i}.{j}.linear"
+            x = x + F.silu(F.linear(x, weights[f"{at}.weight"].float(), weights[f"{at}.bias"].float()))
+        near(guesses.logits[i : i + 1], F.linear(x, weights[f"{i}.{options['blocks']}.weight"].float()))
     near(head.guess(state, 7, 1).logits, guesses.logits[:1])
     head.close()
     with pytest.raises(UserError, match="no longer loaded"):
@@ -358,9 +348,9 @@ def test_a_long_text_comes_in_by_chunks(tmp_path: Path, monkeypatch: pytest.Monk
     head, plain = eagle(tmp_path / "head")
     text = [3 + i % 200 for i in range(120)]
     states = plain.states(text[:-1])
-    whole: Any = head.open(256).extend(text[1:], states)  # type: ignore[attr-defined]
+    whole: Any = head.open(256).extend(text[1:], states)
     monkeypatch.setattr("specchat.backends.heads.sessions.PREFILL_CHUNK", 32)
-    parts: Any = head.open(256).extend(text[1:], states)  # type: ignore[attr-defined]
+    parts: Any = head.open(256).extend(text[1:], states)
     near(parts.logits, whole.logits)
     assert parts.positions == whole.positions == (120,)
 

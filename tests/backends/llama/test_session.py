@@ -9,9 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -20,9 +18,8 @@ import torch
 
 from specchat.backends import ROOT, LoadOptions, UserError, load_model
 from specchat.backends.files.gguf_file import Long, read_header
-from specchat.backends.llama import proof, trial
+from specchat.backends.llama import prove, trial
 from specchat.backends.llama.context import LlamaContext, Runtime, Weights
-from specchat.backends.llama.library import version
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.llama.options import CACHE_TYPES, FLASH, LEAST_CONTEXT, USUAL_CONTEXT, even_runtime, usual_context
 from specchat.backends.llama.plain import LlamaHybridSession, LlamaPlainSession
@@ -36,9 +33,7 @@ from specchat.plain_file import cache_folder
 
 from ...cases import FULL
 from ...fakes.answers import answered, plain
-from ...fakes.models.llama_tiny import CONTEXT, FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
-from ...fakes.models.mirror import Mirror, loose
-from ...fakes.models.tiny import hidden, logits_of
+from ...fakes.models.llama_tiny import CONTEXT, FLOAT32, VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
 from ...fakes.prompts import mixed_prompts
 from ...zoo import gguf_files as zoo
 from ...zoo.llama_zoo import Plain
@@ -55,28 +50,6 @@ def test_what_is_open_when_python_ends_is_left_to_the_process() -> None:
     weights.handle = None
 
 
-LAST = (3, 1)
-"""Layers to tap, the state after the final norm among them."""
-
-
-@pytest.mark.parametrize("taps", [(2, 1, 2), LAST])
-def test_outputs_of_layers_are_read_where_llama_cpp_does_not_note_their_inputs(
-    taps: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
-    trials = {"inputs llama": [version(), False], "last llama": [version(), True]}
-    (tmp_path / trial.FILE).write_text(json.dumps(trials))
-    model = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
-    whole = reference()
-    for seed in range(3):
-        states = partial(hidden, whole, taps=taps)
-        mirror = Mirror(model.open_session(256, taps), partial(logits_of, whole), same=loose, states=states)
-        mirror.wander(Random(seed), range(8, 208), 8)
-    with pytest.raises(UserError, match="does not hand out the hidden states of llama models"):
-        model.open_session(64, (0, 1))  # what the first layer gets is no layer's output
-    model.close()
-
-
 WITH_STATES = (
     "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe", "bailingmoe3", "minimax-01", "llama",
     "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "hunyuan_vl",
@@ -90,9 +63,6 @@ WITHOUT_STATES = (
 WIDE = ("deepseek4", "qwen4exp")
 """Architectures whose last states are wider than llama.cpp takes them for."""
 
-UNNAMED = ("glm5-next", "plamo2")
-"""Architectures whose layers' outputs have names of their own."""
-
 
 @pytest.mark.parametrize("architecture", (*WITH_STATES, *WITHOUT_STATES) if FULL else ("lfm2", "jamba"))
 def test_which_architectures_hand_out_their_states_is_found_by_trying(
@@ -100,13 +70,14 @@ def test_which_architectures_hand_out_their_states_is_found_by_trying(
 ) -> None:
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
     model = load_llama(zoo.write(architecture, tmp_path / "model.gguf"), architecture, FLOAT32)
-    taps, text = (int(architecture in WITHOUT_STATES), model.info.layers - 1, model.info.layers), list(range(9, 21))
-    if architecture in (*WIDE, *UNNAMED):
-        if architecture in UNNAMED:
-            model.open_session(64, taps[-1:]).prefill(text)
-        for layers in (taps, taps[-1:]):
-            with pytest.raises(UserError, match=f"does not hand out the hidden states of {architecture} models"):
-                model.open_session(64, layers)
+    last, text = (model.info.layers,), list(range(9, 21))
+    taps = (0, *last) if architecture in WITH_STATES else last
+    if architecture in WITHOUT_STATES:
+        with pytest.raises(UserError, match=f"does not hand out the hidden states of {architecture} models"):
+            model.open_session(64, (1, *last))
+    if architecture in WIDE:
+        with pytest.raises(UserError, match=f"does not hand out the hidden states of {architecture} models"):
+            model.open_session(64, last)
     else:
         session, single = model.open_session(64, taps), model.open_session(64, taps)
         session.prefill(text[:4])
@@ -198,8 +169,8 @@ def test_a_library_that_grants_a_wrong_way_back_is_found_out(tmp_path: Path, mon
     model = load("mamba2", tmp_path)
     able = model.info.capabilities
     assert (able.tree, able.chain, able.states) == (False, False, False)
-    assert {able.reasons[name] for name in ("tree", "chain")} == {proof.UNRETURNING}
-    assert model.info.notes == (proof.UNRETURNING,)
+    assert {able.reasons[name] for name in ("tree", "chain")} == {prove.UNRETURNING}
+    assert model.info.notes == (prove.UNRETURNING,)
     assert isinstance(model.open_session(64), LlamaPlainSession)
     drafting = {name for name, method in methods().items() if method.drafts}
     assert {name for name, method in methods().items() if unavailable(method, able)} == drafting
@@ -211,7 +182,7 @@ def test_what_a_hybrid_can_do_it_says(tmp_path: Path) -> None:
     model = load("jamba", tmp_path)
     able = model.info.capabilities
     assert (able.tree, able.chain) == (False, True)
-    assert model.info.notes == (proof.RECURRENT,)
+    assert model.info.notes == (prove.RECURRENT,)
     session = model.open_session(32)
     assert isinstance(session, LlamaHybridSession)
     assert not isinstance(session, LlamaSession)

@@ -40,7 +40,7 @@ from ...fakes.model_servers import (
     text_only,
     vllm,
 )
-from ...fakes.wires import ScriptedBody, ServerAnswer, hear
+from ...fakes.wires import ScriptedBody, ServerAnswer, always, hear
 
 WORDS = st.sampled_from(["The", " fox", " saw", ",", "\n", " nine", ".", "ing"]).map(str.encode)
 PIECES = st.sampled_from([b"a", b" b", *(bytes([byte]) for byte in "🦊é".encode())])
@@ -263,7 +263,7 @@ def test_what_is_lost_or_wrong_is_said(body: bytes, text: str, sentence: str) ->
 
 def test_what_is_no_stream_is_shown() -> None:
     for body, shown in (("<!doctype html>\n<title>Chat</title>", "<!doctype html>"), ({"error": {"message": "gone"}}, "gone")):
-        heard, _ = hear(lambda _, body=body: (200, body, {"Content-Type": "text/html"}), ASK)
+        heard, _ = hear(always(200, body, {"Content-Type": "text/html"}), ASK)
         assert heard.failed == f"fake:1 sent something that is no stream of an answer ({shown}). Check the address."
 
 

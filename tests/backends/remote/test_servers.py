@@ -20,7 +20,7 @@ from specchat.backends.remote.identify import Served, identify
 from specchat.backends.remote.runs import Outcome
 
 from ...fakes.model_servers import MODELS, event, serving
-from ...fakes.wires import ScriptedBody, fake_connection, hear
+from ...fakes.wires import ScriptedBody, always, fake_connection, hear
 
 ANSWER = event({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
 
@@ -155,7 +155,7 @@ def test_a_field_has_another_name_or_is_the_users_own() -> None:
         (429, {"error": "slow down, temperature"}),
         (404, {"error": "no such model"}),
     ):
-        bodies, _, failed = requests_to("vLLM", lambda _, refusal=refusal: refusal, HOT)
+        bodies, _, failed = requests_to("vLLM", always(*refusal), HOT)
         assert len(bodies) == 1
         assert f"({refusal[0]}" in failed
     # A server that refuses everything is asked a few times, not for ever.
@@ -187,7 +187,7 @@ def test_what_stands_behind_the_end_is_dropped() -> None:
         [ANSWER, end, b"data: {]\n\n"],
         [ANSWER, end, httpx2.ReadError("")],
     ):
-        heard, _ = hear(lambda _, parts=parts: (200, ScriptedBody(*parts)), CHAT, "vLLM")
+        heard, _ = hear(always(200, ScriptedBody(*parts)), CHAT, "vLLM")
         assert (heard.text, heard.failed, heard.outcome.reason) == ("Hi", "", "eos")
 
 

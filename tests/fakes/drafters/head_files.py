@@ -122,35 +122,20 @@ def write_head(
 
 
 def write_medusa(
-    folder: Path, *, named: Literal["old", "prefixed", "new"] = "old", heads: int = 3, blocks: int = 1, bias: bool = True,
-    width: int = WIDTH, vocabulary: int = VOCAB, drafted: int = 0, whole: bool = False, shared: bool = False, seed: int = 0,
-    scale: float = 0.3, dtype: torch.dtype = torch.float32, changes: TensorChanges | None = None, **config: Any,
+    folder: Path, *, prefix: str = "", heads: int = 3, blocks: int = 1, width: int = WIDTH, vocabulary: int = VOCAB,
+    dtype: torch.dtype = torch.float32, changes: TensorChanges | None = None, **config: Any,
 ) -> Path:  # fmt: skip
-    """Write Medusa heads, `named` as FasterDecoding's training names them, with its prefix, or as vLLM does; `whole`: their LM
-    heads know the whole vocabulary."""
-    drafted = drafted or vocabulary
-    rows = vocabulary if whole else drafted
-    generator = torch.Generator().manual_seed(seed)
+    """Write Medusa heads as FasterDecoding's training names them, or with a prefix."""
+    generator = torch.Generator().manual_seed(0)
 
     def weight(*shape: int) -> Tensor:
-        return (torch.randn(*shape, generator=generator) * scale).to(dtype)
+        return (torch.randn(*shape, generator=generator) * 0.3).to(dtype)
 
     out: dict[str, Tensor] = {}
     for head in range(heads):
         for block in range(blocks):
-            prefix = f"blocks.{head}.layers.{block}" if named == "new" else f"{head}.{block}.linear"
-            out[f"{prefix}.weight"] = weight(width, width)
-            if bias:
-                out[f"{prefix}.bias"] = weight(width)
-        if not shared:
-            out[f"lm_heads.{head}.weight" if named == "new" else f"{head}.{blocks}.weight"] = weight(rows, width)
-    if shared:
-        out["lm_head.weight"] = weight(rows, width)
-    if named == "prefixed":
-        out = {f"medusa_heads.{name}": tensor for name, tensor in out.items()}
-    if drafted != vocabulary:
-        out["token_map"] = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
-    described: dict[str, Any] = {"medusa_num_heads": 2, "medusa_num_layers": blocks, "base_model_name_or_path": "owner/base"}
-    if named == "new":
-        described = {"model_type": "medusa", "num_heads": heads, "num_hidden_layers": blocks, "hidden_size": width}
+            out[f"{prefix}{head}.{block}.linear.weight"] = weight(width, width)
+            out[f"{prefix}{head}.{block}.linear.bias"] = weight(width)
+        out[f"{prefix}{head}.{blocks}.weight"] = weight(vocabulary, width)
+    described = {"medusa_num_heads": 2, "medusa_num_layers": blocks, "base_model_name_or_path": "owner/base"}
     return save_drafter(folder, out, described | config, changes, "medusa_lm_head")

@@ -11,7 +11,7 @@ import torch
 
 from specchat.backends import ROOT, UserError
 from specchat.backends.base import Block
-from specchat.backends.hf.blocks import Run, covers, prefix
+from specchat.backends.hf.blocks import Run, prefix
 
 from .tiny import WINDOW, cut, logits_of, reference
 
@@ -203,10 +203,9 @@ class Mirror:
                     leaves = [i for i in living if not any(p == i for _, p in self.nodes.values())]
                     self.evaluate(rng.choices(letters, k=len(leaves)), leaves)
                 case "draft" if not full:
-                    run = rng.choice((*DEPTHS, *GAPS, *HALVES))
-                    above = [node for node in living if node not in self.ran or covers(self.ran[node], run)]
+                    run = next(iter(self.ran.values()), None) or rng.choice((*DEPTHS, *GAPS, *HALVES))
                     size = rng.randint(1, 6)
-                    self.draft(rng.choices(letters, k=size), self._parents(rng, size, above), run)
+                    self.draft(rng.choices(letters, k=size), self._parents(rng, size, living), run)
                 case "finish":
                     self.evaluate([], [])
                 case "commit" if complete := [node for node in living if node not in self.ran]:

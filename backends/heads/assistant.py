@@ -12,13 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ....errors import UserError
-from ...base import Session
-from ...hf.model import TransformersModel
-from ...hf.session import TransformersSession
-from ...transfer import on_device
-from ..sessions import TextOnlySession
-from .format import ORDERING, SLIDING, AssistantFormat
+from ..base import Session
+from ..hf.model import TransformersModel
+from ..hf.session import TransformersSession
+from ..transfer import on_device
+from .formats import ORDERING, SLIDING, AssistantFormat
+from .sessions import TextOnlySession
 
 Shared = Mapping[str, tuple[Tensor, Tensor]]
 """The target's keys and values of a text for each type of layer [K/V heads, rows, width of a head]."""
@@ -42,7 +41,7 @@ class AssistantNetwork:
         kinds = list(getattr(text, "layer_types", None) or [])
         kinds = kinds[: len(kinds) - (getattr(text, "num_kv_shared_layers", 0) or 0)]  # those with keys of their own
         if not str(text.model_type).startswith("gemma4") or not set(format.layers) <= set(kinds):
-            raise UserError(f"{name} is an assistant of Gemma 4, and {target.info.name} is none. {format.made_for}")
+            raise format.misfit(name, target.info.name, "it is an assistant of Gemma 4")
         self.sources = {kind: len(kinds) - 1 - kinds[::-1].index(kind) for kind in dict.fromkeys(format.layers)}
         """The target's layer whose keys and values each type of layer reads."""
         self._format = format
@@ -51,7 +50,6 @@ class AssistantNetwork:
         self.device = self._table.device
         self.dtype = target.module.dtype
         self.window = format.window
-        self._turns = {kind: format.frequencies(kind) for kind in self.sources}
         self._head = weights.get("lm_head.weight", weights["embed_tokens.weight"])
 
     def __call__(self, tokens: Sequence[int], states: Tensor, shared: Shared, position: int) -> tuple[Tensor, Tensor]:
@@ -64,7 +62,7 @@ class AssistantNetwork:
             position: shared by all nodes.
         """
         weights = self._weights
-        embedded = F.embedding(on_device(tokens, self.device), self._table) * self._format.width**0.5
+        embedded = F.embedding(on_device(tokens, self.device), self._table) * self._table.shape[1] ** 0.5
         x = F.linear(torch.cat((embedded, states), -1), weights["pre_projection.weight"])
         for i, kind in enumerate(self._format.layers):
             prefix = f"layers.{i}."
@@ -94,7 +92,7 @@ class AssistantNetwork:
 
     def _turned(self, x: Tensor, kind: str, position: int) -> Tensor:
         """Rotate queries [n, heads, width of a head] to their position."""
-        angles = position * torch.tensor(self._turns[kind], device=self.device)
+        angles = position * torch.tensor(self._format.frequencies[kind], device=self.device)
         cos, sin = (torch.cat((half, half)).to(x.dtype) for half in (angles.cos(), angles.sin()))
         first, second = x.chunk(2, -1)
         return x * cos + torch.cat((-second, first), -1) * sin

@@ -1,1 +1,0 @@
-"""Gemma 4's assistants, which attend to the target's own keys and values."""
