@@ -39,7 +39,7 @@ class GgufFormat(Format):
     """Layers whose inputs it reads; empty for the target's last state."""
 
     def taps(self, layers: int) -> Taps:
-        return self.listed or (layers,)
+        return (self.listed or (layers,)) if all(tap < layers for tap in self.listed) else ()
 
 
 @dataclass(frozen=True, slots=True)

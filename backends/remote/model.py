@@ -222,7 +222,9 @@ class Stream:
                 raise self._broken(f"sent nothing for {seconds:,.0f} s, so the stream was closed") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.PoolTimeout) as error:
             raise self._connection.unreachable(error) from None
-        except (ValueError, httpx2.HTTPError, OSError) as error:
+        except ValueError as error:
+            raise self._broken(f"sent an event that cannot be read ({self._connection.quote(error)})") from None
+        except (httpx2.HTTPError, OSError) as error:
             if not self._over:
                 raise self._broken(f"broke the answer off ({self._connection.quote(error)})") from None
         self._judge()
@@ -274,7 +276,7 @@ class Stream:
             ValueError: it is no object.
         """
         if not isinstance(body, dict):
-            raise ValueError("an event that is not an object")
+            raise ValueError("it is not an object")
         if body.get("error") or body.get("object") == "error":
             code = dig(body, "error", "code") or body.get("code")
             raise self._connection.refusal(code if isinstance(code, int) and 400 <= code < 600 else 500, body)

@@ -1,4 +1,4 @@
-"""Real servers of the built-in model, for `SPECCHAT_SERVERS=1`: transformers serve and llama_cpp.server come with packages;
+"""Real servers of the built-in model, for `SPECCHAT_SERVERS=1`: transformers serve comes with its package;
 `SPECCHAT_LLAMA_SERVER` names a llama-server binary, `SPECCHAT_VLLM` a Python that has vLLM."""
 
 from __future__ import annotations
@@ -18,23 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specchat.backends.llama.library import library
 from specchat.backends.loading import builtin_gguf, builtin_path
 
 START_SECONDS = 300.0
-
-GUARDED = """
-import llama_cpp, runpy, sys
-default = llama_cpp.llama_cpp.llama_model_default_params
-def params():
-    found = default()
-    found.use_extra_bufts = b"AMX_INT8 = 1" not in llama_cpp.llama_print_system_info()
-    return found
-llama_cpp.llama_cpp.llama_model_default_params = params
-sys.argv[0] = "llama_cpp.server"
-runpy.run_module("llama_cpp.server", run_name="__main__")
-"""
-"""llama_cpp.server without ggml's AMX kernels, which end the process on some machines (`backends/llama/context.py`)."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +52,12 @@ def commands(kind: str, port: int) -> tuple[list[str], str]:
     """The command of a server, and the model that requests name."""
     address = ["--host", "127.0.0.1", "--port", str(port)]
     match kind.split():
-        case ["llama_cpp.server", *rest]:
-            drafts = ["--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "10"] if rest else []
-            options = ["--model", str(builtin_gguf()), "--n_ctx", "2048", "--n_threads", "1", *drafts]
-            return [sys.executable, "-c", GUARDED, *address, *options], str(builtin_gguf())
         case ["transformers"]:
             model = str(builtin_path())
             script = Path(sys.executable).with_name("transformers")
             return [str(script), "serve", model, "--device", "cpu", "--dtype", "float32", *address], model
         case ["llama-server", *rest]:
-            options = ["-m", str(builtin_gguf()), "--alias", "builtin", *_llama()]
+            options = ["-m", str(builtin_gguf()), "--alias", "builtin", "-t", "1", "-c", "2048", "-np", "1", "--no-repack"]
             return [os.environ["SPECCHAT_LLAMA_SERVER"], *address, *options, *SPECULATION[rest[0]]], "builtin"
         case ["vllm", *rest]:
             module = [
@@ -88,12 +70,6 @@ def commands(kind: str, port: int) -> tuple[list[str], str]:
 
 def _vllm(**config: Any) -> list[str]:
     return ["--speculative-config", json.dumps(config), "--per-request-spec-decode-metrics", "detailed"]
-
-
-def _llama() -> list[str]:
-    """Options of every llama-server; without ggml's AMX kernels (see GUARDED)."""
-    amx = b"AMX_INT8 = 1" in library().llama_print_system_info()
-    return ["-t", "1", "-c", "2048", "-np", "1", "--metrics", *(["--no-repack"] if amx else [])]
 
 
 _DRAFT = ["-md", str(builtin_gguf("builtin-draft")), "--spec-type", "draft-simple", "--spec-draft-n-max", "6"]
@@ -115,7 +91,7 @@ SPECULATION = {
 
 
 def kinds() -> list[str]:
-    names = ["llama_cpp.server", "llama_cpp.server lookup", "transformers"]
+    names = ["transformers"]
     if os.environ.get("SPECCHAT_LLAMA_SERVER"):
         names += [f"llama-server {name}" for name in SPECULATION if not name.startswith("vllm")]
     if os.environ.get("SPECCHAT_VLLM"):
@@ -144,7 +120,7 @@ def real_server(kind: str, log: Path) -> Iterator[RealServer]:
             assert process.poll() is None, log.read_text(errors="replace")[-2000:]
             assert time.monotonic() < until, f"{kind} does not start: {log.read_text(errors='replace')[-2000:]}"
             try:
-                server.get("/v1/models" if kind.startswith("llama_cpp") else "/health")
+                server.get("/health")
                 break
             except (OSError, urllib.error.HTTPError):
                 time.sleep(0.2)

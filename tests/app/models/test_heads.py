@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from specchat.app.cli.exit_codes import CANCELLED
@@ -75,15 +74,15 @@ def test_it_drafts_for_what_it_fits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"vocab_size": 300}, "head drafts from a vocabulary of 300 tokens, and heads-target has 256."),
-        ({"target_hidden_size": 64}, "head reads hidden states 64 numbers wide, and those of heads-target have 32."),
-        ({"taps": (1, 2, 9)}, "head reads layers that heads-target does not have: it has 6 layers."),
+        ({"vocab_size": 300}, "it drafts from a vocabulary of 300 tokens, and heads-target has 256."),
+        ({"target_hidden_size": 64}, "it reads hidden states 64 numbers wide, and those of heads-target have 32."),
+        ({"taps": (1, 2, 9)}, "it reads layers that heads-target does not have, which has 6."),
     ],
 )
 def test_what_does_not_fit_says_why(options: dict[str, object], reason: str, tmp_path: Path) -> None:
     pairing = judged(write_head(tmp_path / "head", **options))  # type: ignore[arg-type]
     assert not pairing.able
-    assert pairing.reason.startswith(reason)
+    assert pairing.reason.startswith(f"head does not fit heads-target: {reason}")
 
 
 def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
@@ -186,19 +185,12 @@ def test_a_model_with_mtp_layers_says_that_it_drafts_for_itself(tmp_path: Path) 
     assert rows[1].note == "Its own MTP layer drafts (method mtp)."
     assert all_rows([one], None, LoadOptions(), {})[1].title == f"{one.spot.title} · MTP"
     eight = write_mtp(tmp_path / "eight", "glm4-moe", changes={"eh_proj.weight": torch.ones(3).to(torch.float8_e4m3fn)})
-    tensors = load_file(eight / "model.safetensors")
-    for tensors_too, why in (
-        ({}, "They are quantized (F8_E4M3)."),
-        ({"model.mtp.layers.0.eh_proj.weight": torch.ones(3)}, "specchat cannot draft with MiMo-V2's MTP layers yet."),
-    ):
-        save_file({**tensors, **tensors_too}, eight / "model.safetensors")
-        model = found_at(eight)
-        assert model.card.mtp is not None
-        assert model.card.mtp.problem.startswith(why)
-        why = model.card.mtp.problem
-        assert not drafts_alone(model.card)
-        assert draft_rows(model, [], {}, {})[1].note == f"Its own MTP layers cannot draft: {why}"
-        assert f"Its own MTP layers cannot draft: {why}" in [text for text, _, _ in of_model(model, None, LoadOptions())]
+    model, why = found_at(eight), "They are quantized (F8_E4M3)."
+    assert model.card.mtp is not None
+    assert model.card.mtp.problem == why
+    assert not drafts_alone(model.card)
+    assert draft_rows(model, [], {}, {})[1].note == f"Its own MTP layers cannot draft: {why}"
+    assert f"Its own MTP layers cannot draft: {why}" in [text for text, _, _ in of_model(model, None, LoadOptions())]
 
 
 WEIGHTS = bytes(range(256)) * 2000
@@ -267,7 +259,7 @@ def test_trained_drafters_stand_among_them(home: Path) -> None:
     models = {model["model"]: model for model in table()["models"]}
     assert (models[str(head)]["drafter"], models["builtin"]["drafter"]) == ("EAGLE-3", "")
     unable = run("--drafts-for", "lantern/Lighthouse-Instruct").split("Cannot draft for it")[1]
-    assert "head: head drafts from a vocabulary of 256 tokens, and lantern/Lighthouse-Instruct has 2,048." in unable
+    assert "it drafts from a vocabulary of 256 tokens, and lantern/Lighthouse-Instruct has 2,048." in unable
     with pytest.raises(UserError, match=r"is a trained drafter itself \(EAGLE-3\)"):
         run("--drafts-for", str(head))
 

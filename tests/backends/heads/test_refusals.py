@@ -19,7 +19,7 @@ from torch import Tensor
 from specchat.backends import ROOT, LoadOptions, UserError, load_model
 from specchat.backends.files.checkpoint import check_folder
 from specchat.backends.files.gguf_file import read_layout
-from specchat.backends.heads.assistant.network import AssistantSession
+from specchat.backends.heads.assistant import AssistantSession
 from specchat.backends.heads.base import BlockHead, PathHead
 from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head as load_format
@@ -133,20 +133,14 @@ def test_a_wrong_drafter_is_refused_in_one_sentence(case: str, tmp_path: Path) -
 
 MTP: dict[str, tuple[dict[str, torch.Tensor | None], str]] = {
     "missing": ({"self_attn.o_proj.weight": None}, "it lacks self_attn.o_proj.weight"),
-    "no norm": ({"shared_head.norm.weight": None}, "it lacks shared_head.norm.weight"),
     "an expert": ({"mlp.experts.2.up_proj.weight": None}, "it lacks mlp.experts.2.up_proj.weight"),
     "shape": ({"eh_proj.weight": torch.ones(WIDTH, WIDTH)}, r"eh_proj.weight has the shape \[32, 32\] instead of \[32, 64\]"),
     "nan": ({"hnorm.weight": torch.full((WIDTH,), torch.nan)}, "hnorm.weight holds no plain numbers"),
-    "quantized": ({"eh_proj.weight": torch.ones(WIDTH, 2 * WIDTH, dtype=torch.int8)}, "eh_proj.weight holds no plain numbers"),
     "unknown": ({"gate.weight": torch.ones(3)}, "specchat does not know gate.weight"),
 }
-FEW = ("missing", "shape")
 
 
-@pytest.mark.parametrize(
-    ("family", "cases"),
-    [("glm4-moe", tuple(MTP)), ("mimo", FEW), ("qwen3.5", FEW)],
-)
+@pytest.mark.parametrize(("family", "cases"), [("glm4-moe", tuple(MTP)), ("mimo", ("shape",)), ("qwen3.5", ("shape",))])
 def test_a_wrong_mtp_layer_is_refused_and_the_model_still_loads(family: Family, cases: tuple[str, ...], tmp_path: Path) -> None:
     for case in cases:
         changes, words = MTP[case]
@@ -390,10 +384,10 @@ def test_its_states_are_the_models_own() -> None:
     model = gguf_heads.glm_llama()
     assert model.info.layers == GLM_LAYERS
     assert model.info.capabilities.states
-    session = model.open_session(64, (1, GLM_LAYERS))
+    session = model.open_session(64, (GLM_LAYERS,))
     text = [3, 50, 60, 70, 80]
     session.prefill(text)
-    theirs = mtp_target("glm4-moe").open_session(64, (1, GLM_LAYERS))
+    theirs = mtp_target("glm4-moe").open_session(64, (GLM_LAYERS,))
     theirs.prefill(text)
     torch.testing.assert_close(session.states(0, 5), theirs.states(0, 5), atol=1e-3, rtol=1e-3)
     with pytest.raises(UserError, match="a vocabulary of 2,048 tokens, and glm has 256"):

@@ -246,11 +246,11 @@ def test_an_answer_has_finished_where_the_server_says_so(word: str, reason: str,
         (HI + event({"object": "error", "message": "gone", "code": 503}), "Hi there", "is not ready (503: gone)"),
         (event({"error": "gone"}), "", "failed (500: gone)"),
         (event({"error": {"message": "gone", "type": "server_error", "code": "down"}}), "", "failed (500: gone)"),
-        (b"data: Hello\n\n", "", "broke the answer off (Expecting value"),
+        (b"data: Hello\n\n", "", "sent an event that cannot be read (Expecting value"),
         (b"", "", "ended the stream before the answer was complete"),
         (HI, "Hi there", "ended the stream before the answer was complete. What came is kept; send"),
-        (HI + b'data: {"choices": [{"del\n\n', "Hi there", "broke the answer off (Expecting"),
-        (HI + b"data: [1, 2]\n\n", "Hi there", "broke the answer off (an event that is not an object)"),
+        (HI + b'data: {"choices": [{"del\n\n', "Hi there", "sent an event that cannot be read (Unterminated"),
+        (HI + b"data: [1, 2]\n\n", "Hi there", "sent an event that cannot be read (it is not an object)"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )  # fmt: skip
@@ -458,7 +458,7 @@ def test_each_engine_is_found_out_and_heard(loop: asyncio.AbstractEventLoop, eng
 
 STALLS = [
     ([60.0], "sent nothing for 0 s, so the stream was closed. Send"),
-    ([*llama_server(WRITTEN)[:5], 60.0], "sent nothing for 2 s, so the stream was closed. What came is kept"),
+    ([*llama_server(WRITTEN)[:5], 60.0], "sent nothing for 1 s, so the stream was closed. What came is kept"),
     # What has not been read is lost when the connection is reset.
     ([*llama_server(WRITTEN)[:5], lambda: arrived.wait(60), BREAK], "broke the answer off"),
     ([BREAK], "broke the answer off"),
@@ -471,7 +471,7 @@ def test_what_goes_wrong_in_a_stream_is_one_sentence_and_the_next_answer_comes(
 ) -> None:
     arrived.clear()
     with serving("llama-server", stream) as fake:
-        stalls = Patience(first=60 if len(stream) > 4 else 0.3, next=2)
+        stalls = Patience(first=60 if len(stream) > 4 else 0.3, next=1)
         model = model_of(loop, fake, stalls if 60.0 in stream else None)
         heard = ask(loop, model)
         assert sentence in heard.failed
