@@ -95,7 +95,7 @@ def test_a_draft_model_with_a_shorter_context_gives_a_note() -> None:
 
 def test_a_missing_device_is_an_error_of_the_draft_model() -> None:
     drafts = Drafters(ModelSelection("target", draft_model=(str(tiny_folder("llama")),), device="cpu", draft_device="cuda:7"))
-    sentence = "no CUDA device here.* Use --draft-device cpu"
+    sentence = "finds no cuda:7 here. Use --draft-device cpu"
     with pytest.raises(UserError, match=rf"^The draft model .* cannot be used: .*{sentence}"):
         drafts.join(tiny_model("mistral"))
 
