@@ -385,7 +385,7 @@ def test_a_checkpoint_of_integers_keeps_them(kind: str, dtype: str, tmp_path: Pa
 @needs_bytes
 def test_scales_without_their_layer_are_refused(tmp_path: Path) -> None:
     folder = compressed("llama", tmp_path / "odd", {"model.layers.9.mlp.up_proj.weight_scale": torch.ones(8, 1)})
-    with pytest.raises(UserError, match=r"Cannot load odd: model.layers.9.mlp.up_proj.weight_scale is not of a linear layer"):
+    with pytest.raises(UserError, match=r"Cannot load odd \(model.layers.9.mlp.up_proj.weight_scale is not of a linear layer"):
         load_transformers(folder, "odd", LoadOptions(device="cpu"))
 
 
