@@ -40,7 +40,10 @@ def method_lines(
     if unavailable:
         out += paragraph(f"Not on this model: {one_line(unavailable)}", cells, "$warning")
     if totals is not None and totals.steps:
-        figures = [(f"{totals.tokens_per_step:.2f}", "tokens a pass"), (f"{totals.steps:,}", "passes")]
+        figures = [
+            (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
+            (f"{totals.steps:,}", "pass" if totals.steps == 1 else "passes"),
+        ]
         out += figures_rows([*figures, *([hits(totals, label)] if totals.drafted else [])], cells)
         if len(totals.parts) > 1:
             out += _parts(totals, label, models, cells)

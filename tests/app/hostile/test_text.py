@@ -170,10 +170,10 @@ def test_no_row_steers_the_terminal_even_if_nobody_made_it_safe(texts: list[str]
 
 
 @pytest.mark.parametrize("part", ["a", "漢", "a\u0301", "\x1b[31m"], ids=["letters", "wide", "marks", "sequences"])
-def test_a_line_of_300_kilobytes_is_shown_in_rows(part: str) -> None:
-    text = part * (300_000 // len(part.encode()))
+def test_a_line_of_100_kilobytes_is_shown_in_rows(part: str) -> None:
+    text = part * (100_000 // len(part.encode()))
     block = EntryBlock(Prompt(text), 80)
-    assert block.height > 300
+    assert block.height > 100
     for index in (0, 1, block.height // 2, block.height - 2):
         assert calm(block.row(index).text)
         assert cell_len(block.row(index).text) <= 80
@@ -195,7 +195,7 @@ def test_no_more_pictures_are_joined_than_any_terminal_joins() -> None:
 
 
 def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
-    for tower in ("\U0001f468" + "\u200d\U0001f469" * 20_000, "e" + "\u0301" * 60_000, "\u200d" * 60_000):
+    for tower in ("\U0001f468" + "\u200d\U0001f469" * 5_000, "e" + "\u0301" * 15_000, "\u200d" * 15_000):
         block = EntryBlock(answer_of(tower[:3000]), 40)
         block.update()
         assert all(calm(block.row(index).text) for index in range(block.height))

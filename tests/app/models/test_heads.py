@@ -71,20 +71,6 @@ def test_it_drafts_for_what_it_fits(tmp_path: Path) -> None:
     assert "reads layers that heads-target does not have" in judged(write_dflash(tmp_path / "six", taps=(1, 9))).reason
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"vocab_size": 300}, "it drafts from a vocabulary of 300 tokens, and heads-target has 256."),
-        ({"target_hidden_size": 64}, "it reads hidden states 64 numbers wide, and those of heads-target have 32."),
-        ({"taps": (1, 2, 9)}, "it reads layers that heads-target does not have, which has 6."),
-    ],
-)
-def test_what_does_not_fit_says_why(options: dict[str, object], reason: str, tmp_path: Path) -> None:
-    pairing = judged(write_head(tmp_path / "head", **options))  # type: ignore[arg-type]
-    assert not pairing.able
-    assert pairing.reason.startswith(f"head does not fit heads-target: {reason}")
-
-
 def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
     head = found_at(write_head(tmp_path / "head"))
     wide: dict[str, Any] = {"width": 256, "vocabulary": 2048}
@@ -278,11 +264,8 @@ def test_a_repository_on_the_hub(hub: Hub) -> None:
     lines = run("sea/Buoy-GGUF").splitlines()
     assert lines[0] == "sea/Buoy-GGUF · on the Hub"
     assert [line.split()[0] for line in lines[1:]] == ["Q4_K_M", "Q8_0"]
-    body = table("sea/Buoy-GGUF:q8_0")
-    assert [(offer["spec"], offer["size"], offer["here"]) for offer in body["offers"]] == [
-        ("sea/Buoy-GGUF:Q8_0", 512_000, False)
-    ]
-    assert table("sea/Buoy-GGUF:Q2_K", code=1)["offers"] == []
+    (offer,) = table("sea/Buoy-GGUF:q8_0")["offers"]
+    assert (offer["spec"], offer["size"], offer["here"]) == ("sea/Buoy-GGUF:Q8_0", 512_000, False)
 
 
 def test_fetching_is_interrupted_and_begins_again(hub: Hub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,12 +279,9 @@ def test_fetching_is_interrupted_and_begins_again(hub: Hub, home: Path, monkeypa
         run("sea/Buoy-GGUF:Q8_0", "--fetch", code=CANCELLED)
     hub.stall_after = None
     hub.asked = []
-    assert (
-        run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is ready (512 kB). Chat with it: specchat --model "
-        "sea/Buoy-GGUF:Q8_0\n"
-    )
+    ready = "sea/Buoy-GGUF:Q8_0 is ready (512 kB). Chat with it: specchat --model sea/Buoy-GGUF:Q8_0\n"
+    assert run("sea/Buoy-GGUF:Q8_0", "--fetch") == ready
     assert hub.bodies(".gguf") == [""]
-    assert (Path(table("sea/Buoy", "--fetch")["path"]) / "model.safetensors").read_bytes() == WEIGHTS
 
 
 @pytest.mark.parametrize(
@@ -309,7 +289,6 @@ def test_fetching_is_interrupted_and_begins_again(hub: Hub, home: Path, monkeypa
     [
         (["gull", "--fetch"], "takes a name on the Hub"),
         (["sea/Buoy-GGUF", "--fetch"], "choose from sea/Buoy-GGUF:Q4_K_M, sea/Buoy-GGUF:Q8_0"),
-        (["sea/Nothing"], "There is no model sea/Nothing"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(hub: Hub, words: list[str], sentence: str) -> None:

@@ -52,6 +52,11 @@ def test_all_that_is_known_of_a_run(answer: Answer, pieces: Pieces) -> None:
     assert "After ‘climbed’ the draft said ‘of’ (2% likely), the model chose ‘the’ (97%)" in text
     assert "After ‘Ana’ the draft also said ‘light on’ (21% likely), the model went with ‘climbed’ (54%)" in text
     assert text.endswith("From 15 guesses that had been worth it.")
+    # The likeliest refused branch comes first.
+    assert "‘a’ (20% likely) or ‘about and’ (<1%), the model chose ‘the’ (71%)" in rows_of(answer, 3, pieces)
+    plain = rows_of(answer, 0, pieces)
+    assert "drafted 0" not in plain
+    assert "Nothing was drafted: one pass gave one token (62% likely)." in plain
 
 
 @pytest.mark.parametrize("done", [False, True])
@@ -67,16 +72,6 @@ def test_the_strip_and_the_tree_page_count_passes_alike(pieces: Pieces, done: bo
         page = tree_lines(answer, index, pieces, 60, 20)
         assert f"pass {number}{of} ·" in rows_of(answer, index, pieces)
         assert f"pass {number}{of} " in f"{said(page[0])} "
-
-
-def test_the_likeliest_refused_branch_comes_first(answer: Answer, pieces: Pieces) -> None:
-    assert "‘a’ (20% likely) or ‘about and’ (<1%), the model chose ‘the’ (71%)" in rows_of(answer, 3, pieces)
-
-
-def test_a_step_without_a_draft_counts_none(answer: Answer, pieces: Pieces) -> None:
-    text = rows_of(answer, 0, pieces)
-    assert "drafted 0" not in text
-    assert "Nothing was drafted: one pass gave one token (62% likely)." in text
 
 
 def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
@@ -145,22 +140,8 @@ def test_hostile_text_stays_text_and_every_row_fits() -> None:
     answer = Answer("[red]fusion[/]", "identical")
     tree: Any = {"tree_tokens": list(range(9)), "tree_parents": [-1, 0, 0, 1, 3, 0, 5, 6, 0], "path": [0, 1, 3]}
     for note in ("", "\x1b]0;title\x07 [link] " + "y" * 400):
-        text = "".join(HOSTILE)
-        answer.add(
-            StepRecord(
-                "[red]fusion[/]",
-                [1, 3, 6],
-                text,
-                8,
-                2,
-                9,
-                draft_seconds=0.1,
-                forward_seconds=3.0,
-                other_seconds=0.1,
-                **tree,
-                note=note,
-            )
-        )
+        seconds = {"draft_seconds": 0.1, "forward_seconds": 3.0, "other_seconds": 0.1}
+        answer.add(StepRecord("[red]fusion[/]", [1, 3, 6], "".join(HOSTILE), 8, 2, 9, **seconds, **tree, note=note))
     for cells in (16, 20, 54, 74, 100):
         for most in (2, 3, 4):
             for index in range(2):
@@ -265,10 +246,8 @@ def test_the_guesses_of_several_drafters_are_signed() -> None:
 
 def test_a_chain_reads_in_a_row_or_two() -> None:
     tokens = [i % 11 for i in range(17)]
-    step = StepRecord(
-        "lookup", tokens[1:], "", drafted=16, accepted=15, nodes=17, tree_tokens=tokens, tree_parents=list(range(-1, 16))
-    )
-    step = replace(step, path=list(range(16)))
+    tree: Any = {"tree_tokens": tokens, "tree_parents": list(range(-1, 16)), "path": list(range(16))}
+    step = StepRecord("lookup", tokens[1:], "", drafted=16, accepted=15, nodes=17, **tree)
     rows = tree_rows(StepTree.of(step, 0), piece, 60)
     assert len(rows) == 5
     assert rows[1].text.startswith("┃ ␣lamp ␣and ␣wrote ␣old ␣a ␣poem ␣about ␣of ␣light ␣on ␣the")
@@ -312,15 +291,6 @@ def test_the_window_of_lookahead_is_counted() -> None:
     rows = tree_rows(StepTree.of(step, 0), piece, 30)
     assert plain(rows) == "● ␣the\n┃ ␣lamp\n┠─× ␣and\n┗━ ␣light\n   … 4 more in the window"
     assert rows[-1].folded == 4
-
-
-def test_what_the_target_took_from_the_window_is_on_the_path() -> None:
-    step = StepRecord(
-        "lookahead", [5, 6, 9], "", drafted=1, nodes=5, tree_tokens=[0, 1, 5, 6, 7], tree_parents=[-1, 0, 0, 2, 0]
-    )
-    step = replace(step, path=[0, 2, 3])
-    rows = tree_rows(StepTree.of(step, 0), piece, 30)
-    assert plain(rows) == "● ␣the\n┠─× ␣lamp\n┃ ␣a ␣poem\n┗━ ␣light\n   … 1 more in the window"
 
 
 @st.composite

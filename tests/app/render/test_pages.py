@@ -27,16 +27,6 @@ from ...fakes.pilots import Make
 from ...fakes.thoughts import THOUGHT, thinking_steps
 
 
-def merged() -> list[StepRecord]:
-    """Steps of two draft models and prompt lookup, in one tree."""
-    tree: dict[str, Any] = {"tree_tokens": [0, 1, 2, 3], "tree_parents": [-1, 0, 0, 1], "path": [0, 1]}
-    who: dict[str, Any] = {"drafters": ["draft", "draft-2", "lookup"], "sources": [0, 3, 1, 4]}
-    return [
-        StepRecord("tree", [1, 5], "a b", drafted=3, accepted=1, nodes=4, **tree, **who, shares=shares)
-        for shares in ([0.5, 0.5], [0.25, 0.75])
-    ]
-
-
 @pytest.fixture(scope="session")
 def written(tree_steps: Make, vocabulary: list[str]) -> Make:
     """Makes an answer out of steps."""
@@ -66,6 +56,15 @@ def test_every_method_is_explained_within_the_width(name: str, cells: int, writt
     assert method.pays.replace("`", "") in flowing
     for param in method.params:
         assert f"{param['name']} = " in flowing
+
+
+def test_the_drafters_of_one_tree_have_their_figures(written: Make) -> None:
+    tree: dict[str, Any] = {"tree_tokens": [0, 1, 2, 3], "tree_parents": [-1, 0, 0, 1], "path": [0, 1]}
+    step = StepRecord("tree", [1, 5], "a b", drafted=3, accepted=1, nodes=4, **tree)
+    step = replace(step, drafters=["draft", "draft-2"], sources=[0, 3, 1, 2], shares=[0.25, 0.75])
+    page = method_lines(known_methods()["tree"], "identical", {}, written([step]).totals, 44, models={"draft": "small.gguf"})
+    rows = [" ".join(row.split()) for row in text(page).splitlines()]
+    assert rows[rows.index("Who drafts") + 1 :][:3] == ["draft 25% of the nodes", "small.gguf", "1 of 2 guesses right"]
 
 
 def test_plain_decoding_is_not_promised_to_be_like_itself() -> None:
@@ -101,18 +100,8 @@ def test_the_tree_page_fits(written: Make, vocabulary: list[str], cells: int, he
 def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cells: int) -> None:
     answer = Answer("lookup", "identical")
     for method, tokens, drafted, seconds in steps:
-        answer.add(
-            StepRecord(
-                method,
-                [1] * tokens,
-                "x",
-                drafted,
-                min(drafted, tokens - 1),
-                1 + drafted,
-                draft_seconds=seconds / 9,
-                forward_seconds=seconds,
-            )
-        )
+        step = StepRecord(method, [1] * tokens, "x", drafted, min(drafted, tokens - 1), 1 + drafted)
+        answer.add(replace(step, draft_seconds=seconds / 9, forward_seconds=seconds))
     rows = numbers_lines(answer, steps[-1][0], cells)
     assert all(length(row) <= cells for row in rows)
     assert sum("α" in part for row in rows for part, _ in row) <= 3
@@ -145,21 +134,10 @@ def test_the_page_of_figures_tells_each_once(written: Make, tree_steps: Make) ->
     answer = timed(written(tree_steps() * 5))
     page = text(numbers_lines(answer, "fusion", 60))
     assert "ms to the first token" in page
-    order = [
-        page.index(title)
-        for title in (
-            "tokens a pass",
-            "trees right",
-            "Acceptance",
-            "α = ",
-            "Where the time goes",
-            "If each draft were",
-        )
-    ]
-    assert order == sorted(order)
+    titles = ("tokens a pass", "trees right", "Acceptance", "α = ", "Where the time goes", "If each draft were")
+    assert sorted(titles, key=page.index) == [*titles]
     assert page.count("trees right") == 1, "a figure is told once"
     assert page.count("Tokens a pass") == 1
-    assert "FLOPs" not in page
 
 
 @pytest.mark.parametrize(
@@ -210,19 +188,8 @@ def answer_of(
     """An answer of steps of 10 ms: (method, tokens, drafted, accepted)."""
     answer = Answer(steps[0][0] if steps else "greedy", "identical")
     for method, tokens, drafted, accepted in steps * repeats:
-        answer.add(
-            StepRecord(
-                method,
-                [1] * tokens,
-                "x",
-                drafted,
-                accepted,
-                1 + drafted,
-                draft_seconds=0.002,
-                forward_seconds=0.007,
-                other_seconds=0.001,
-            )
-        )
+        step = StepRecord(method, [1] * tokens, "x", drafted, accepted, 1 + drafted)
+        answer.add(replace(step, draft_seconds=0.002, forward_seconds=0.007, other_seconds=0.001))
     count = len(steps) * repeats
     answer.take(Finished(1, reason, "", 0.1, 0.1 + 0.01 * count, plain_seconds=plain, contended=contended))
     return answer
@@ -369,7 +336,7 @@ def test_open_while_it_is_written_then_a_line() -> None:
 
 
 @pytest.mark.parametrize("thoughts", ["open", "folded", "hidden"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_growing_equals_taking_in_at_once(thoughts: Thoughts, seed: int) -> None:
     twice = thinking_steps("First.\nThen", "Well,", seed=seed) + thinking_steps(THOUGHT, TEXT, seed=seed + 1)
     answer = Answer("lookup", "identical")
