@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...engine.catalog import Share
@@ -380,21 +380,12 @@ class EntryBlock:
 
     def offset(self, row: int) -> int:
         """Return the number of characters above a row."""
-        rows = self.text_rows if isinstance(self.entry, Answer) else len(self.flow.lines)
-        return sum(map(self._length, range(min(row, rows))))
+        return sum(map(len, islice(self.texts(), row)))
 
     def row_at(self, offset: int) -> int:
         """Return the row with this many characters above it."""
-        rows = self.text_rows if isinstance(self.entry, Answer) else len(self.flow.lines)
-        for row in range(rows):
-            offset -= self._length(row)
-            if offset < 0:
-                return row
-        return rows
-
-    def _length(self, row: int) -> int:
-        section, line = self._line_at(row)
-        return len(section.flow.lines[line].text) if section is not None and 0 <= line < len(section.flow.lines) else 1
+        ends = list(accumulate(map(len, self.texts())))
+        return bisect_right(ends, offset)
 
     def version(self, index: int) -> int:
         """Return a number that differs once the row at `index` may have changed."""

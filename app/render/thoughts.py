@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from ...engine.catalog import Share
 from ...errors import counted
+from ..text.amounts import time_of
 
 Thoughts = Literal["open", "folded", "hidden"]
 """Display of thoughts: whole, folded to a line once the answer begins, or not at all."""
@@ -33,10 +34,7 @@ def thought_line(spent: Share, lead: str = THOUGHT_FOR, *, passes: bool = True) 
 
 
 def clock(seconds: float) -> str:
-    """Format the duration of a thought: `under 0.1 s`, `0.4 s`, `12 s`, `2 min 5 s`."""
+    """Format the duration of a thought: `under 0.1 s`, `0.4 s`, `12 s`, `2 min`."""
     if seconds < 0.05:
         return "under 0.1 s"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{seconds:.1f} s" if seconds < 9.95 else time_of(seconds)

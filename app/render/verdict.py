@@ -106,8 +106,6 @@ def _undrafted(answer: Answer) -> str:
         return ""
     if figures.certainty:
         return "the server guessed nothing" if figures.certainty == "exact" else "the server does not tell what it guessed"
-    if figures.why_declined:
-        return figures.why_declined
     if all(method.undrafted for method in methods):
-        return " or ".join(dict.fromkeys(method.undrafted for method in methods))
-    return "nothing to guess from here" if any(method.group == "text" for method in methods) else "no guess would pay here"
+        return methods[0].undrafted
+    return figures.why_declined or "nothing to guess from here"

