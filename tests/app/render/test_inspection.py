@@ -140,7 +140,7 @@ def test_hostile_text_stays_text_and_every_row_fits() -> None:
     answer = Answer("[red]fusion[/]", "identical")
     tree: Any = {"tree_tokens": list(range(9)), "tree_parents": [-1, 0, 0, 1, 3, 0, 5, 6, 0], "path": [0, 1, 3]}
     for note in ("", "\x1b]0;title\x07 [link] " + "y" * 400):
-        seconds = {"draft_seconds": 0.1, "forward_seconds": 3.0, "other_seconds": 0.1}
+        seconds: Any = {"draft_seconds": 0.1, "forward_seconds": 3.0, "other_seconds": 0.1}
         answer.add(StepRecord("[red]fusion[/]", [1, 3, 6], "".join(HOSTILE), 8, 2, 9, **seconds, **tree, note=note))
     for cells in (16, 20, 54, 74, 100):
         for most in (2, 3, 4):
