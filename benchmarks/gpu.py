@@ -36,7 +36,7 @@ from specchat.benchmarks import llama_cuda, timing
 from specchat.benchmarks.shapes import SHAPES, config
 from specchat.builtin.recipe.evaluate import examples
 from specchat.decoders import Conversation, Generation
-from specchat.decoders.methods.fusion import Fusion, FusionParams
+from specchat.decoders.methods.fusion import Fusion
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.replay import replay
@@ -322,7 +322,7 @@ def teacher_forced(bench: Bench) -> dict[str, Any]:
     drafters: dict[str, Callable[[], Any]] = {
         "greedy": Greedy,
         "lookup": lambda: Lookup(LookupParams(variant="reference")),
-        "fusion": lambda: Fusion(FusionParams(recycle=0)),
+        "fusion": Fusion,
     }
     sets = records(bench)
     ratios: dict[str, dict[str, list[float]]] = {name: {"lookup": [], "fusion": []} for name in sets}

@@ -143,21 +143,8 @@ Group = Literal["plain", "text", "draft model", "own layers", "trained", "automa
 """The source of a method's draft: none (plain decoding), the text and earlier passes, a second model, the target's own layers,
 a drafter trained for this target, or the source that is expected to be fastest."""
 
-Elsewhere = Mapping[str, tuple[str, str]]
-"""Engine → its nearest setting, to be copied (empty if there is none), and one sentence on what differs."""
 
-
-class Configured:
-    """Base of classes whose settings `option` declares."""
-
-    name: ClassVar[str]
-    Params: ClassVar[type[Any]] = NoParams
-
-    def __init__(self, params: Any = None) -> None:
-        self.params = self.Params() if params is None else params
-
-
-class Drafter(Configured, ABC):
+class Drafter(ABC):
     """A decoding method. Each subclass has its own file, named after the method, and sets these class attributes.
 
     An instance serves one conversation. It is kept when the user switches to another method and back, and for later turns, so
@@ -165,6 +152,8 @@ class Drafter(Configured, ABC):
     those it has seen.
     """
 
+    name: ClassVar[str]
+    Params: ClassVar[type[Any]] = NoParams
     label: ClassVar[Label] = "identical"
     summary: ClassVar[str]
     """One sentence on the method."""
@@ -195,7 +184,7 @@ class Drafter(Configured, ABC):
     """Whether the others are compared with it: one node a pass."""
 
     def __init__(self, params: Any = None) -> None:
-        super().__init__(params)
+        self.params = self.Params() if params is None else params
         self.sizes = Sizes()
 
     @classmethod
@@ -208,7 +197,7 @@ class Drafter(Configured, ABC):
         """Return the kind of trained drafter that it drafts with; "" for none."""
         return next((need.kind for need in cls.requires if isinstance(need, TrainedDrafter)), "")
 
-    def prepare(self, context: Context) -> None:
+    def prepare(self, context: Context) -> None:  # noqa: B027
         """Open resources such as a draft model's cache. Called when the method is chosen, so no step's time includes it.
 
         Raises:
@@ -223,7 +212,7 @@ class Drafter(Configured, ABC):
         """Cut a drafted tree to the part that is worth a pass."""
         return self.sizes.cut(tree, context)
 
-    def learn(self, verified: Verified) -> None:
+    def learn(self, verified: Verified) -> None:  # noqa: B027
         """Learn from a step. Called after each step that this drafter drafted. Where the target could not evaluate the whole
         tree, `verified.tree` is another one, of the nodes that it could, renumbered."""
 
@@ -237,8 +226,8 @@ class Drafter(Configured, ABC):
         return ({},)
 
     @classmethod
-    def elsewhere(cls, params: Any, draft_model: str) -> Elsewhere:
-        """Name the nearest equivalents in transformers, llama-server and vLLM; an engine that is missing has none.
+    def elsewhere(cls, params: Any, draft_model: str) -> Mapping[str, str]:
+        """Map other engines (`registry.ENGINES`) to the nearest setting that they have.
 
         Args:
             params: its settings.
@@ -265,7 +254,7 @@ class Drafter(Configured, ABC):
         """A short sentence about the last step, if worth saying (`auto` changed its mind)."""
         return ""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Free the drafter's resources, such as a draft session."""
 
 
@@ -299,7 +288,7 @@ def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
     ]
 
 
-def find_param(method: type[Configured], name: str) -> Option:
+def find_param(method: type[Drafter], name: str) -> Option:
     """Return the declaration of a method's setting.
 
     Raises:
@@ -312,7 +301,7 @@ def find_param(method: type[Configured], name: str) -> Option:
     return declared[name]
 
 
-def parse_params(method: type[Configured], settings: Mapping[str, Any]) -> Any:
+def parse_params(method: type[Drafter], settings: Mapping[str, Any]) -> Any:
     """Make a method's `Params` from names and values (text as typed, or plain data).
 
     Raises:

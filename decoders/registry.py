@@ -31,11 +31,11 @@ BUILT_IN = {
     "draft": "draft:Draft",
     "tree": "token_tree:TokenTree",
     "early-exit": "early_exit:EarlyExit",
-    "eagle": "trained.eagle:Eagle",
-    "medusa": "trained.medusa:Medusa",
-    "dflash": "trained.dflash:DFlash",
-    "mtp": "trained.mtp:Mtp",
-    "pard": "trained.pard:Pard",
+    "eagle": "eagle:Eagle",
+    "medusa": "medusa:Medusa",
+    "dflash": "dflash:DFlash",
+    "mtp": "mtp:Mtp",
+    "pard": "pard:Pard",
     "auto": "auto.auto:Auto",
 }
 """Method name → module in `methods` and class, in the order in which the interface shows them: by group, the most useful first
@@ -68,12 +68,10 @@ def _checked(method: object, source: str) -> type[Drafter]:
         raise TypeError(f"{source} does not define {', '.join(missing)}")
     if method.group not in get_args(Group):
         raise TypeError(f"{source}.group is none of {', '.join(get_args(Group))}")
-    if not is_dataclass(method.Params):
-        raise TypeError(f"{source}.Params is not a dataclass")
-    declared = declared_options(method.Params)
-    for setting in fields(method.Params):
-        if setting.name not in declared or declared[setting.name].type not in TYPES:
-            raise TypeError(f"{source}.Params.{setting.name} is no option of a type among {', '.join(TYPES)}")
+    options = declared_options(method.Params) if is_dataclass(method.Params) else {}
+    settings = [setting.name for setting in fields(method.Params)] if is_dataclass(method.Params) else ["?"]
+    if any(name not in options or options[name].type not in TYPES for name in settings):
+        raise TypeError(f"{source}.Params is not a dataclass of options of the types {', '.join(TYPES)}")
     return method
 
 
@@ -154,11 +152,12 @@ def elsewhere(name: str, settings: Mapping[str, Any], draft_model: str = "DRAFT"
         draft_model: the draft model's name.
 
     Returns:
-        For each of ENGINES, the setting to copy (empty if there is none), and what differs.
+        for each of ENGINES, the setting to copy, and a sentence where there is none.
 
     Raises:
         UserError: there is no such method or setting.
     """
     method = get(name)
     equivalents = method.elsewhere(parse_params(method, dict(settings)), draft_model)
-    return {engine: equivalents.get(engine, ("", f"It has no equivalent of {name}.")) for engine in ENGINES}
+    none = f"It has no equivalent of {name}."
+    return {engine: (equivalents.get(engine, ""), "" if engine in equivalents else none) for engine in ENGINES}

@@ -2,23 +2,21 @@
 
 Graves, "Sequence Transduction with Recurrent Neural Networks" (2012), arXiv:1211.3711; the length penalty is that of Wu et al.,
 "Google's Neural Machine Translation System" (2016), arXiv:1609.08144, in the form of transformers' `generate`: the sum of
-log-probabilities divided by length ** penalty. Finished texts and the stopping rules are transformers' too, with one more rule:
+log-probabilities divided by length ** penalty. Finished texts and the stopping rule are transformers' too, with one more rule:
 once no open text can become better than the best finished one, that is the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, inf
 
 from ...backends.base import ROOT, Scores, Session
 from ...option import option
 from .. import needs
-from ..base import Context, Drafter, Elsewhere, StepOutcome
+from ..base import Context, Drafter, StepOutcome
 from ..tree import Tree
-
-EARLY = ("guess", "full", "never")
 
 LEVELS = 64
 """Number of the open texts' last tokens in a step's tree: texts that part early share none of theirs."""
@@ -28,12 +26,6 @@ LEVELS = 64
 class BeamParams:
     beams: int = option(4, "Number of texts B to follow side by side; 1 is greedy decoding", low=1, high=64)
     length_penalty: float = option(1.0, "Exponent of the length in a text's score; above 0 favours long texts", low=-8, high=8)
-    early_stopping: str = option(
-        "guess",
-        "Once B texts are finished, stop when the best open one scores no better at its current length (guess), at once "
-        "(full), or when it cannot score better at any length (never)",
-        choices=EARLY,
-    )
 
 
 @dataclass(eq=False, slots=True)
@@ -98,8 +90,6 @@ class Search:
     """The conversation's live list; a step with another list does not belong to this search."""
     limit: int
     """Most tokens of a text."""
-    earlier: frozenset[int]
-    """Token ids before the search began."""
     tail: Link
     """The last token that is certain; the links above it are committed, itself not."""
     running: list[tuple[Link, float]]
@@ -116,8 +106,7 @@ class Beam(Drafter):
     """The texts' common beginning is certain, and streams; the rest of them hang below it as a tree of living nodes, so that a
     step is one pass over B nodes. A finished text also holds the stream back: it may turn out the best.
 
-    Temperature, top-k, top-p and min-p do not apply. A repetition penalty multiplies the log-probabilities of earlier tokens,
-    as it does in transformers.
+    Temperature, filters and the repetition penalty do not apply.
 
     Example:
         text     It, and open below it: is, was
@@ -150,12 +139,8 @@ class Beam(Drafter):
     params: BeamParams
 
     @classmethod
-    def elsewhere(cls, params: BeamParams, draft_model: str) -> Elsewhere:
-        return {
-            "transformers": (f"model.generate(**inputs, num_beams={params.beams})", ""),
-            "llama-server": ("", "It has no beam search."),
-            "vLLM": ("", "Beam search is a method of its LLM class (`beam_search`), not a server setting."),
-        }
+    def elsewhere(cls, params: BeamParams, draft_model: str) -> Mapping[str, str]:
+        return {"transformers": f"model.generate(**inputs, num_beams={params.beams})"}
 
     def __init__(self, params: BeamParams | None = None) -> None:
         super().__init__(params)
@@ -224,7 +209,6 @@ class Beam(Drafter):
             session=context.session,
             tokens=context.tokens,
             limit=context.max_depth + 1,
-            earlier=frozenset(context.tokens),
             tail=pending,
             running=[(pending, 0.0)],
         )
@@ -248,9 +232,11 @@ class Beam(Drafter):
         count = max(2, 1 + len(context.eos_ids)) * beams
         before = search.running
         search.running = []
-        continuations = self._best([link for link, _ in before], search, scores, count, context)
         ranked = [
-            (total + log, row, token, exp(log)) for row, (_, total) in enumerate(before) for token, log in continuations[row]
+            (total + log, row, token, exp(log))
+            for row, ((_, total), best) in enumerate(zip(before, scores.top(count), strict=True))
+            for token, log in best
+            if log > -inf
         ]
         ranked.sort(key=lambda entry: (-entry[0], *entry[1:]))
         search.length += 1
@@ -266,44 +252,19 @@ class Beam(Drafter):
         del search.finished[beams:]
         return ended or not search.running or self._settled(search) or self._enough(search)
 
-    def _best(
-        self, links: Sequence[Link], search: Search, scores: Scores, count: int, context: Context
-    ) -> list[list[tuple[int, float]]]:
-        """List each beam's `count` most probable continuations (token, log-probability), after the repetition penalty."""
-        penalty = context.sampling.repetition_penalty
-        if penalty == 1:
-            return [[(token, log) for token, log in row if log > -inf] for row in scores.top(count)]
-        import numpy as np  # here alone: listing the methods needs no arrays
-
-        out = []
-        for row, link in enumerate(links):
-            with np.errstate(divide="ignore"):
-                logs = np.log(scores.probs(row).astype(np.float64))
-            repeated = [token for token in search.earlier.union(link.tokens()) if token < len(logs)]
-            logs[repeated] *= penalty
-            best = np.argsort(-logs, kind="stable")[:count]
-            out.append([(token, log) for token, log in zip(best.tolist(), logs[best].tolist(), strict=True) if log > -inf])
-        return out
-
     def _settled(self, search: Search) -> bool:
-        """Return whether no open text can become better than the best finished one, at any length."""
-        return bool(search.finished) and self._best_possible(search) <= search.finished[0].score
-
-    def _best_possible(self, search: Search) -> float:
-        """Bound the score of an open text, as if all further tokens were certain. A positive penalty divides by more the longer
-        a text gets, so the bound is its score at the limit; any other divides by least at its length now."""
+        """Return whether no open text can become better than the best finished one. A positive penalty divides by more the
+        longer a text gets, so the bound is its score at the limit if all further tokens were certain; any other divides by
+        least at its length now."""
         penalty = self.params.length_penalty
-        return _score(search.running[0][1], search.limit if penalty > 0 else search.length, penalty)
+        length = search.limit if penalty > 0 else search.length
+        return bool(search.finished) and _score(search.running[0][1], length, penalty) <= search.finished[0].score
 
     def _enough(self, search: Search) -> bool:
-        """Return whether the search ends by `early_stopping`, though texts are open."""
+        """Return whether B texts are finished and the best open one scores no better at its length."""
         params = self.params
-        if len(search.finished) < params.beams:
-            return False
-        if params.early_stopping == "full" or params.beams == 1:
-            return True
         now = _score(search.running[0][1], search.length, params.length_penalty)
-        return (self._best_possible(search) if params.early_stopping == "never" else now) <= search.finished[-1].score
+        return len(search.finished) >= params.beams and (params.beams == 1 or now <= search.finished[-1].score)
 
     def _emit(self, search: Search, certain: Link) -> list[int]:
         """Return the tokens up to `certain`, which becomes the pending one; free the nodes of dropped beams."""

@@ -11,30 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from weakref import WeakKeyDictionary
 
-from ...backends.base import Model
 from ...option import option
 from .. import needs
-from ..base import Context, Elsewhere, Verified
+from ..base import Context, Verified
 from ..parts.ahead import Ahead, OwnThread
-from ..parts.cascade import ChainDrafter, Copies, Experience
-from ..parts.elsewhere import COPIED, draft_chain, with_note
+from ..parts.cascade import SCHEDULES, ChainDrafter, Copies
+from ..parts.elsewhere import llama_server, sglang, speculative
 from ..parts.proposers import DraftModelProposer, require_same_tokens
-from ..parts.schedules import SCHEDULES
 from ..tree import Tree
-
-_experience: WeakKeyDictionary[Model, Experience] = WeakKeyDictionary()
-"""Experience with each draft model."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftParams:
-    tokens: int = option(
-        4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
-    )
-    schedule: str = option("confidence", "How K changes from pass to pass", choices=SCHEDULES)
-    most: int = option(16, "Largest K under the other schedules", low=1, high=64, length=True)
+    tokens: int = option(4, "constant: draft tokens K", low=0, high=64, length="schedule=constant")
+    schedule: str = option("confidence", "Whether K is constant or ends where the draft is unsure", choices=SCHEDULES)
+    most: int = option(16, "confidence: largest K", low=1, high=64, length=True)
     threshold: float = option(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
     cascade: bool = option(
         True, "Prompt lookup drafts for the draft model, so that a copied passage takes it one pass, not one per token"
@@ -43,7 +35,7 @@ class DraftParams:
 
 
 class Draft(ChainDrafter):
-    """A chain of a draft model's own choices, of a length that a schedule decides (schedules.py).
+    """A chain of a draft model's own choices, of a length that a schedule decides.
 
     Example:
         text     The capital of France
@@ -67,37 +59,38 @@ class Draft(ChainDrafter):
 
     @classmethod
     def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
-        return [*({"tokens": k} for k in ("2", "4", "8")), *({"schedule": name} for name in ("confidence", "cost"))]
+        return [{}, *({"schedule": "constant", "tokens": tokens} for tokens in ("2", "4", "8"))]
 
     @classmethod
-    def elsewhere(cls, params: DraftParams, draft_model: str) -> Elsewhere:
-        equivalents = draft_chain(
-            draft_model,
-            params.tokens or 4,
-            schedule=params.schedule,
-            most=params.most,
-            threshold=params.threshold,
-        )
-        return with_note(equivalents, COPIED) if params.cascade else equivalents
+    def elsewhere(cls, params: DraftParams, draft_model: str) -> Mapping[str, str]:
+        tokens, constant = params.tokens or 4, params.schedule == "constant"
+        call = f"num_assistant_tokens={params.most}, assistant_confidence_threshold={params.threshold}"
+        llama = llama_server("draft-simple", draft_model, params.most) + f" --spec-draft-p-min {params.threshold:g}"
+        if constant:
+            call = f"num_assistant_tokens={tokens}, num_assistant_tokens_schedule='constant'"
+            llama = llama_server("draft-simple", draft_model, tokens)
+        return {
+            "transformers": f"model.generate(**inputs, assistant_model=draft, {call})",
+            "llama-server": llama,
+            "vLLM": speculative("draft_model", model=draft_model, num_speculative_tokens=tokens),
+            "SGLang": sglang("STANDALONE", draft_model, tokens),
+        }
 
     def __init__(self, params: DraftParams | None = None) -> None:
         super().__init__(params)
         self._proposer: DraftModelProposer | None = None
-        self._drafting = False
-        """Whether there was room to draft in this round; else the proposer's note is from another round."""
 
     def draft(self, context: Context) -> Tree:
         self.prepare(context)
-        length = self._length(context)
-        self._drafting = length > 0
-        if not self._drafting:
-            return Tree.root(context.pending)
         proposer = self._proposer
         assert proposer is not None
+        length = self._length(context)
+        if length < 1:
+            proposer.note = ""
+            return Tree.root(context.pending)
         if not isinstance(proposer, Ahead):
-            return self._chain(proposer, context, length)
-        grow = partial(self._chain, proposer, context, length)
-        return proposer.draft(context, grow, length + 1 if self.params.ahead else 0)
+            return self._chain(proposer, context)
+        return proposer.draft(context, partial(self._chain, proposer, context), length + 1 if self.params.ahead else 0)
 
     def prepare(self, context: Context) -> None:
         """Open the draft model's session, once."""
@@ -107,20 +100,18 @@ class Draft(ChainDrafter):
         self.close()
         require_same_tokens(context.model, model)
         self._proposer = Ahead(model, size) if isinstance(model, OwnThread) else DraftModelProposer(model, size)
-        self._copies = Copies(_experience.setdefault(model, Experience()))
+        self._copies = Copies(model)
 
     def learn(self, verified: Verified) -> None:
         proposer = self._proposer
-        seconds = proposer.seconds if proposer is not None else []
         if isinstance(proposer, Ahead):
             proposer.judge(verified)
         elif proposer is not None:
             proposer.settle([node for node in verified.path if node < proposer.evaluated])
-        self._learn(verified, seconds)
 
     @property
     def note(self) -> str:
-        return self._proposer.note if self._proposer is not None and self._drafting else ""
+        return self._proposer.note if self._proposer is not None else ""
 
     def close(self) -> None:
         if self._proposer is not None:

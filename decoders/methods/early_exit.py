@@ -11,18 +11,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
-from weakref import WeakKeyDictionary
 
-from ...backends.base import Block, Layers
+from ...backends.base import Block
 from ...errors import UserError
 from ...option import option
 from .. import needs
-from ..base import Context, Elsewhere, Verified
-from ..parts.cascade import ChainDrafter, Copies, Experience
-from ..parts.elsewhere import COPIED
+from ..base import Context
+from ..parts.cascade import SCHEDULES, ChainDrafter, Copies
 from ..parts.proposers import FirstLayers
-from ..parts.schedules import SCHEDULES
 from ..tree import Tree
 
 
@@ -30,11 +26,9 @@ from ..tree import Tree
 class EarlyExitParams:
     layers: int = option(0, "The first N layers draft; 0 is half of them", low=0, high=1024)
     skip: str = option("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
-    tokens: int = option(
-        4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
-    )
-    schedule: str = option("confidence", "How K changes from pass to pass", choices=SCHEDULES)
-    most: int = option(32, "Largest K under the other schedules", low=1, high=64, length=True)
+    tokens: int = option(4, "constant: draft tokens K", low=0, high=64, length="schedule=constant")
+    schedule: str = option("confidence", "Whether K is constant or ends where the draft is unsure", choices=SCHEDULES)
+    most: int = option(32, "confidence: largest K", low=1, high=64, length=True)
     threshold: float = option(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
     cascade: bool = option(
         True, "Prompt lookup drafts for these layers, so that a copied passage takes them one pass, not one per token"
@@ -43,9 +37,6 @@ class EarlyExitParams:
 
 PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?([am]?)\s*", re.ASCII | re.IGNORECASE)
 """One entry of `skip`: a layer or a range of layers, whole or one block of each."""
-
-_experience: WeakKeyDictionary[Any, dict[Layers, Experience]] = WeakKeyDictionary()
-"""Experience with each part of a model."""
 
 
 class EarlyExit(ChainDrafter):
@@ -89,17 +80,9 @@ class EarlyExit(ChainDrafter):
         return out
 
     @classmethod
-    def elsewhere(cls, params: EarlyExitParams, draft_model: str) -> Elsewhere:
-        if params.skip:
-            none = "It cannot skip layers or blocks of the model; the nearest is a small draft model in a separate file."
-            note = "Its early exit drafts with the first N layers; it cannot skip layers in the middle or single blocks."
-            transformers = ("", note)
-        else:
-            none = "It has no early exit; the nearest is a draft model of the first layers in a separate file."
-            note = "" if params.layers else "N is half of the layers."
-            call = f"assistant_early_exit={params.layers or 'N'}, num_assistant_tokens={params.tokens}"
-            transformers = (f"model.generate(**inputs, {call})", f"{note} {COPIED}".strip() if params.cascade else note)
-        return {"transformers": transformers, "llama-server": ("", none), "vLLM": ("", none), "SGLang": ("", none)}
+    def elsewhere(cls, params: EarlyExitParams, draft_model: str) -> Mapping[str, str]:
+        call = f"assistant_early_exit={params.layers or 'N'}, num_assistant_tokens={params.tokens}"
+        return {} if params.skip else {"transformers": f"model.generate(**inputs, {call})"}
 
     def __init__(self, params: EarlyExitParams | None = None) -> None:
         super().__init__(params)
@@ -114,18 +97,12 @@ class EarlyExit(ChainDrafter):
         layers = parse_skip(params.skip, count) if params.skip else params.layers or max(1, count // 2)
         if self._proposer is None or self._proposer.layers != layers:
             self._proposer = FirstLayers(layers)
-            self._copies = Copies(_experience.setdefault(context.model, {}).setdefault(layers, Experience()))
+            self._copies = Copies(context.model)
 
     def draft(self, context: Context) -> Tree:
         self.prepare(context)
         assert self._proposer is not None
-        length = self._length(context)
-        return self._chain(self._proposer, context, length) if length > 0 else Tree.root(context.pending)
-
-    def learn(self, verified: Verified) -> None:
-        # The time of a pass that read prompt tokens too says nothing of a step.
-        if self._proposer is not None and verified.forward_seconds:
-            self._learn(verified, self._proposer.seconds)
+        return self._chain(self._proposer, context)
 
 
 @lru_cache(64)

@@ -16,7 +16,7 @@ from heapq import heappop, heappush, heapreplace
 from operator import itemgetter
 
 from ...option import option
-from ..base import Context, Drafter, Elsewhere, Verified
+from ..base import Context, Drafter, Verified
 from ..parts.drafting import node_budget
 from ..parts.elsewhere import chain_length, ngram_tree, speculative
 from ..parts.ngrams import ORDERS
@@ -51,11 +51,7 @@ class FusionParams:
     frequent: int = option(
         FREQUENT, "Number of the text's most frequent tokens to try where there is no other evidence", low=0, high=FREQUENT
     )
-    recycle: int = option(
-        8, "Successors kept for each token the model has seen, as in token recycling; 0 turns it off", low=0, high=64
-    )
     past: bool = option(True, "Draft from past answers too, where there are any")
-    learn: bool = option(True, "Learn the weight of matches of each length from accepted tokens")
 
 
 @dataclass(slots=True)
@@ -106,10 +102,11 @@ class Recycled:
     """
 
     KEPT = 8192
-    """Tokens remembered, the least recently renewed forgotten first: about 4 MB at 8 successors each."""
+    """Tokens remembered, the least recently renewed forgotten first: about 4 MB."""
+    SUCCESSORS = 8
+    """Successors of each."""
 
-    def __init__(self, k: int) -> None:
-        self.k = k
+    def __init__(self) -> None:
         self._successors: dict[int, Guesses] = {}
 
     def guess(self, tail: Sequence[int]) -> Guesses:
@@ -118,7 +115,7 @@ class Recycled:
 
     def learn(self, verified: Verified) -> None:
         successors, tokens = self._successors, verified.tree.tokens
-        rows = verified.scores.top(self.k)
+        rows = verified.scores.top(self.SUCCESSORS)
         # The accepted path last: of a token that occurs twice, its successors in the text stay.
         for node in (*range(len(tokens)), *verified.path):
             token = tokens[node]
@@ -164,10 +161,9 @@ class Fusion(Drafter):
         return [{"nodes": nodes} for nodes in ("4", "8", "16", "32", "64")]
 
     @classmethod
-    def elsewhere(cls, params: FusionParams, draft_model: str) -> Elsewhere:
+    def elsewhere(cls, params: FusionParams, draft_model: str) -> Mapping[str, str]:
         suffix = speculative("suffix", num_speculative_tokens=chain_length(params.nodes))
-        note = "Suffix decoding also counts how often each continuation occurred, but it grows a different tree."
-        return {**ngram_tree(params.nodes), "vLLM": (suffix, note)}
+        return {**ngram_tree(params.nodes), "vLLM": suffix}
 
     def __init__(self, params: FusionParams | None = None) -> None:
         super().__init__(params)
@@ -175,7 +171,7 @@ class Fusion(Drafter):
         self.weights = EvidenceWeights()
         self.probabilities: list[float] = []
         """For each node of the last tree, the probability of its path; it never rises from one node to the next."""
-        self._recycled = Recycled(self.params.recycle)
+        self._recycled = Recycled()
         self._tree: Tree | None = None
         self._expansions: dict[int, Expansion] = {}
         self._text = self.model.tokens
@@ -184,9 +180,6 @@ class Fusion(Drafter):
         """The starts of these lines."""
 
     def draft(self, context: Context) -> Tree:
-        if context.past is not None and self.params.past and not self.model.usual:
-            self.model.usual = context.past.frequent
-            self.model.clear()
         self.model.follow(context.tokens)
         self._look_back(context)
         self._tree = self._grow(context)
@@ -208,11 +201,9 @@ class Fusion(Drafter):
             self._text = self._text + behind
 
     def learn(self, verified: Verified) -> None:
-        if self.params.recycle:
-            self._recycled.k = self.params.recycle
-            self._recycled.learn(verified)
+        self._recycled.learn(verified)
         drafted, path = verified.tree.as_drafted(verified.path)
-        if self.params.learn and drafted is self._tree:
+        if drafted is self._tree:
             for node, drafted_node in list(zip(verified.path, path, strict=True))[:LESSONS]:
                 expansion = self._expansions.get(drafted_node)
                 if expansion is not None and expansion.weights:
@@ -336,7 +327,7 @@ class Fusion(Drafter):
             weights[token] = weights[token] + weight if token in weights else weight
         escape = ESCAPE[min(successors or len(weights), MANY)]
         guesses: list[tuple[int, float]] = []
-        if not settled and self.params.recycle:
+        if not settled:
             # A successor of one token: longer matches leave it a fraction of its weight, as shorter ones.
             factor = self.weights.recycled if longest <= 1 else self.weights.recycled / (longest + 1)
             for token, probability in self._recycled.guess(tail):

@@ -20,11 +20,6 @@ USUALLY = 0.3
 @dataclass(frozen=True, slots=True)
 class JacobiParams:
     tokens: int = option(8, "Guesses K in a block", low=1, high=256, length=True)
-    slide: bool = option(True, "Refill the block at its end after each pass; off: start a new block when one is done")
-    start: str = option(
-        "text", "First guesses: tokens drawn from the text, or the last token repeated", choices=("text", "repeat")
-    )
-    seed: int = option(0, "Seed for the tokens drawn from the text", low=0)
 
 
 class Jacobi(Drafter):
@@ -32,7 +27,7 @@ class Jacobi(Drafter):
 
     The guesses that equal the choices before them are accepted, with the choice that follows; the other choices are the next
     guesses, y ← f(y). Where the places before it are right a choice is final, so that each pass settles at least one more
-    place: a block of K is done after at most K passes.
+    place; tokens from the text fill the block at its end.
 
     Example:
         text     we go
@@ -67,12 +62,7 @@ class Jacobi(Drafter):
             self._end = end
             self._guesses = []
         guesses = self._guesses[: params.tokens]
-        if params.slide or not guesses:
-            missing = params.tokens - len(guesses)
-            if params.start == "repeat":
-                guesses += [tokens[-1]] * missing
-            else:
-                guesses += draw_tokens(tokens, missing, params.seed, context.eos_ids)
+        guesses += draw_tokens(tokens, params.tokens - len(guesses), context.eos_ids)
         most = min(context.max_depth, node_budget(context, len(guesses) + 1) - 1)
         tree = Tree.chain(context.pending, until_eos(guesses[: max(0, most)], context.eos_ids))
         tree.keeps = True
@@ -82,6 +72,5 @@ class Jacobi(Drafter):
     def learn(self, verified: Verified) -> None:
         accepted, chosen = len(verified.path) - 1, verified.chosen
         self._end = (self._end[0] + accepted + 1, chosen[accepted])
-        # chosen[i] is for place i + 1 behind the pending token; the last one is for behind the block.
-        end = len(chosen) if self.params.slide else len(chosen) - 1
-        self._guesses = list(chosen[accepted + 1 : end])
+        # chosen[i] is for place i + 1 behind the pending token.
+        self._guesses = list(chosen[accepted + 1 :])

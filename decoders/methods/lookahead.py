@@ -26,7 +26,6 @@ class LookaheadParams:
     ngram: int = option(5, "Tokens N in an n-gram; the window has N - 1 levels", low=2, high=16, length=True)
     guesses: int = option(7, "Most n-grams G verified in a pass, and kept for each first token", low=1, high=64)
     text: bool = option(True, "Also pool the n-grams of the prompt and the answer; off: the published form")
-    seed: int = option(0, "Seed for the window's first tokens, drawn from the text", low=0)
 
 
 @dataclass(slots=True)
@@ -124,7 +123,7 @@ class Lookahead(Drafter):
             if not filling and column.broken <= 0:
                 self._pool.add((tokens[0],), (*tokens[1:], choice), params.guesses)
             if choice in context.eos_ids:  # no token follows EOS: the column continues from another one
-                choice = draw_tokens(context.tokens, i + 1, params.seed, context.eos_ids)[i]
+                choice = draw_tokens(context.tokens, i + 1, context.eos_ids)[i]
                 column.broken = len(tokens)
             tokens.append(choice)
             if not filling:
@@ -152,7 +151,7 @@ class Lookahead(Drafter):
             width = max(1, min(width, branches // 2 - params.ngram + 2))
         if self._shape != (width, params.ngram):
             self._shape = (width, params.ngram)
-            tokens = draw_tokens(context.tokens, width + params.ngram - 2, params.seed, context.eos_ids)
+            tokens = draw_tokens(context.tokens, width + params.ngram - 2, context.eos_ids)
             self._window = [WindowColumn([token]) for token in tokens]
         head = self._window[0]
         if head.tokens[0] != pending:

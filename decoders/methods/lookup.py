@@ -10,12 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
-from ...errors import UserError
 from ...option import option
-from ..base import Context, Drafter, Elsewhere, Verified
-from ..parts.drafting import until_eos
+from ..base import Context, Drafter, Verified
+from ..parts.drafting import USUAL, Reliability, until_eos
 from ..parts.elsewhere import chain_length, prompt_lookup
-from ..parts.learned import USUAL, Reliability
 from ..parts.ngrams import LONGEST, ORDERS, FirstOccurrences, NgramIndex
 from ..tree import Tree
 
@@ -25,9 +23,6 @@ REFERENCE_NGRAM = 3
 PAST_LINES = 16
 """Most occurrences in past answers to draft from."""
 
-DEEPEST = 256
-"""Longest line of draft tokens: no pass verifies more."""
-
 
 @dataclass(frozen=True, slots=True)
 class LookupParams:
@@ -35,33 +30,17 @@ class LookupParams:
         "ours", "ours: many matches merged into one tree; reference: as published", choices=("ours", "reference")
     )
     max_ngram: int = option(0, "Longest n-gram to look up; 0 is 8 for ours and 3 for reference", low=0, high=ORDERS)
-    min_ngram: int = option(1, "Shortest n-gram to look up", low=1, high=ORDERS)
-    tokens: int = option(10, "reference: draft tokens K", low=1, high=DEEPEST, length="variant=reference")
-    nodes: int = option(16, "ours: most nodes in the tree, including the last token", low=1, high=DEEPEST, length=True)
-    matches: int = option(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
+    tokens: int = option(10, "reference: draft tokens K", low=1, high=256, length="variant=reference")
+    nodes: int = option(16, "ours: most nodes in the tree, including the last token", low=1, high=256, length=True)
     past: bool = option(True, "ours: draft from past answers too, where there are any")
     floor: float = option(
         -1.0, "ours: lowest probability of a draft token's path; -1 drafts what pays by the cost of passes", low=-1, high=1
     )
 
-    def __post_init__(self) -> None:
-        """Refuse a range of n-grams that is empty.
-
-        Raises:
-            UserError: min_ngram is above max_ngram.
-        """
-        if self.min_ngram > self.longest:
-            raise UserError(f"lookup.min_ngram ({self.min_ngram}) must be at most max_ngram ({self.longest}).")
-
     @property
     def longest(self) -> int:
         """The longest n-gram to look up: `max_ngram`, or the variant's default."""
         return self.max_ngram or (REFERENCE_NGRAM if self.variant == "reference" else ORDERS)
-
-    @property
-    def most(self) -> int:
-        """Most occurrences to draft from: with more than half as many as nodes, the last get no node."""
-        return self.matches or (self.nodes + 1) // 2
 
 
 class Lookup(Drafter):
@@ -101,12 +80,9 @@ class Lookup(Drafter):
         return [*({"nodes": nodes} for nodes in ("4", "8", "16", "32", "64")), {"variant": "reference"}]
 
     @classmethod
-    def elsewhere(cls, params: LookupParams, draft_model: str) -> Elsewhere:
-        if params.variant == "ours":
-            return prompt_lookup(chain_length(params.nodes))
-        equivalents = prompt_lookup(params.tokens, params.longest, "")
-        setting, _ = equivalents["llama-server"]
-        return {**equivalents, "llama-server": (setting, "It looks up exactly n tokens, not n down to 1.")}
+    def elsewhere(cls, params: LookupParams, draft_model: str) -> Mapping[str, str]:
+        ours = params.variant == "ours"
+        return prompt_lookup(chain_length(params.nodes)) if ours else prompt_lookup(params.tokens, params.longest)
 
     def __init__(self, params: LookupParams | None = None) -> None:
         super().__init__(params)
@@ -193,7 +169,7 @@ class Lookup(Drafter):
         first = self._first
         first.follow(context.tokens)
         length = len(first)
-        for n in range(params.longest, params.min_ngram - 1, -1):
+        for n in range(params.longest, 0, -1):
             start = first.follows(n)
             if start is None or start + params.tokens > length or start >= length - n:
                 continue
@@ -215,7 +191,7 @@ class Lookup(Drafter):
             return tree
         floor = self.sizes.least(context, params.floor)
         reliability = self.reliability
-        shortest = params.min_ngram
+        shortest = 1
         # Shorter matches begin with a token that is not worth its node. The longest stays: whether it pays is decided later.
         longest = match if params.floor < 0 else params.longest
         while shortest < min(params.longest, longest) and reliability[shortest] < floor:
@@ -226,10 +202,12 @@ class Lookup(Drafter):
         tokens, parents = tree.tokens, tree.parents
         children: dict[tuple[int, int], int] = {}
         left = [1.0]  # by node: the probability that it is reached and none of its children is right
+        # With more occurrences than half of the nodes, the last get no node.
+        most = (params.nodes + 1) // 2 if context.branching else 1
         # By falling bound on the next token's probability: (-bound, rank, match so far, depth, node, line).
         lines = [
             (-reliability[match], rank, match, 0, 0, line)
-            for rank, (line, match) in enumerate(self._lines(context, reach, params.most if context.branching else 1, shortest))
+            for rank, (line, match) in enumerate(self._lines(context, reach, most, shortest))
         ]
         heapify(lines)
         while lines and len(tokens) < params.nodes:

@@ -10,24 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...option import option
-from ..base import Context, Drafter, Elsewhere
+from ..base import Context, Drafter
 from ..parts.drafting import Trie, node_budget, until_eos
 from ..parts.elsewhere import ngram_tree
 from ..parts.ngrams import NgramPool, TextNgrams
 from ..tree import Tree
 
+NGRAM, KEY, COMPLETIONS = 10, 3, 4
+"""Tokens in an n-gram, including its key; most of the last tokens to look up; latest completions that are kept for a key."""
+
 
 @dataclass(frozen=True, slots=True)
 class NgramParams:
-    n: int = option(10, "Tokens in an n-gram, including its key", low=2, high=64, length=True)
-    key: int = option(3, "How many of the last tokens to look up at most; then fewer, down to one", low=1, high=8)
-    completions: int = option(4, "Most completions kept for a key: the latest ones", low=1, high=64)
-    nodes: int = option(16, "Most nodes in the tree, including the last token", low=1, high=256)
-
-    @property
-    def longest_key(self) -> int:
-        """`key`, or as much of it as leaves the n-gram a token to draft."""
-        return min(self.key, self.n - 1)
+    nodes: int = option(16, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
 
 
 class Ngram(Drafter):
@@ -64,30 +59,22 @@ class Ngram(Drafter):
         return [{"nodes": nodes} for nodes in ("8", "16", "32")]
 
     @classmethod
-    def elsewhere(cls, params: NgramParams, draft_model: str) -> Elsewhere:
+    def elsewhere(cls, params: NgramParams, draft_model: str) -> Mapping[str, str]:
         return ngram_tree(params.nodes)
 
     def __init__(self, params: NgramParams | None = None) -> None:
         super().__init__(params)
-        self._text = TextNgrams(NgramPool(), self.params.n, self.params.longest_key, self.params.completions)
+        self._text = TextNgrams(NgramPool(), NGRAM, KEY, COMPLETIONS)
 
     def draft(self, context: Context) -> Tree:
-        params, text = self.params, self._read(context)
+        text = self._text
+        text.follow(context.tokens)
         completions = [
             (key, completion)
-            for key in range(min(params.longest_key, len(text)), 0, -1)
-            for completion in text.pool.get(tuple(text.tokens[-key:]), params.completions)
+            for key in range(min(KEY, len(text)), 0, -1)
+            for completion in text.pool.get(tuple(text.tokens[-key:]), COMPLETIONS)
         ]
-        trie = Trie(context.pending, node_budget(context, params.nodes))
+        trie = Trie(context.pending, node_budget(context, self.params.nodes))
         for key, completion in completions if context.branching else completions[:1]:
             trie.add_match(until_eos(completion[: context.max_depth], context.eos_ids), key)
         return trie.tree
-
-    def _read(self, context: Context) -> TextNgrams:
-        """Catch up with the text; for other lengths of n-gram or key, start over with the text at hand."""
-        params, text = self.params, self._text
-        if (text.n, text.key) != (params.n, params.longest_key):
-            text = self._text = TextNgrams(NgramPool(), params.n, params.longest_key, params.completions)
-        text.most = params.completions
-        text.follow(context.tokens)
-        return text

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..base import Context, Drafter, Elsewhere
+from ..base import Context, Drafter
 from ..tree import Tree
 
 
@@ -33,13 +34,8 @@ class Greedy(Drafter):
     plain = True
 
     @classmethod
-    def elsewhere(cls, params: Any, draft_model: str) -> Elsewhere:
-        return {
-            "transformers": ("model.generate(**inputs)", ""),
-            "llama-server": ("--spec-type none", ""),
-            "vLLM": ("", "Plain decoding: leave out --speculative-config."),
-            "SGLang": ("", "Plain decoding: leave out --speculative-algorithm."),
-        }
+    def elsewhere(cls, params: Any, draft_model: str) -> Mapping[str, str]:
+        return {"transformers": "model.generate(**inputs)", "llama-server": "--spec-type none"}
 
     def draft(self, context: Context) -> Tree:
         return Tree.root(context.pending)

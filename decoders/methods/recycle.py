@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from ...option import option
-from ..base import Context, Drafter, Elsewhere, Verified
+from ..base import Context, Drafter, Verified
 from ..parts.drafting import node_budget
 from ..parts.elsewhere import ngram_tree
 from ..parts.ngrams import TokenIndex
@@ -31,12 +31,6 @@ MEMORY = 64
 class RecycleParams:
     successors: int = option(8, "Successors kept for each token: the target's last top k after it", low=1, high=SUCCESSORS)
     nodes: int = option(32, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    shape: str = option(
-        "measured",
-        "Share of right successors of each rank, which shapes the tree: measured in this conversation, or fixed",
-        choices=("measured", "fixed"),
-    )
-    text: bool = option(True, "Also learn from the text: what follows a token there becomes its first successor")
 
 
 class SuccessorTable(TokenIndex):
@@ -108,7 +102,7 @@ class Recycle(Drafter):
         return [{"nodes": nodes} for nodes in ("16", "32", "64")]
 
     @classmethod
-    def elsewhere(cls, params: RecycleParams, draft_model: str) -> Elsewhere:
+    def elsewhere(cls, params: RecycleParams, draft_model: str) -> Mapping[str, str]:
         return ngram_tree(params.nodes)
 
     def __init__(self, params: RecycleParams | None = None) -> None:
@@ -117,14 +111,9 @@ class Recycle(Drafter):
         self._shares = SHARES.copy()
 
     def draft(self, context: Context) -> Tree:
-        params, table = self.params, self._table
-        table.width = params.successors
-        if params.text:
-            table.follow(context.tokens)
-        shares = self._shares if params.shape == "measured" else SHARES
-        return self._grow(context, shares, 1 if not context.branching else params.successors)
-
-    def _grow(self, context: Context, shares: Sequence[float], ranks: int) -> Tree:
+        self._table.width = self.params.successors
+        self._table.follow(context.tokens)
+        shares, ranks = self._shares, self.params.successors if context.branching else 1
         table, eos, reach = self._table, context.eos_ids, context.max_depth
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)

@@ -7,7 +7,6 @@ https://doi.org/10.1016/0304-3975(85)90157-4), with the same counts in at most t
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,19 +15,17 @@ from itertools import groupby
 from operator import itemgetter
 
 from ...option import option
-from ..base import Context, Drafter, Elsewhere
-from ..parts.drafting import node_budget
+from ..base import Context, Drafter
+from ..parts.drafting import LONGEST, Reliability, node_budget
 from ..parts.elsewhere import ngram_tree, speculative
-from ..parts.learned import LONGEST, Reliability
 from ..parts.ngrams import TokenIndex
 from ..tree import Tree
 
 PAST_LINES = 32
 """Most occurrences in past answers to count: those with the longest matches."""
 
-ROUNDING = 1e-6
-"""Added before a number of tokens is rounded down: 10 · 0.7 is 7."""
-
+DEPTH = 64
+"""Longest sequence counted, in tokens: a match and its draft together."""
 
 USUALLY = [Reliability()[match] for match in range(LONGEST + 1)]
 """Probability that a text continues a match, by its length."""
@@ -39,31 +36,26 @@ class SuffixParams:
     """Settings of suffix decoding; the defaults are those of its authors' code."""
 
     factor: float = option(1.0, "Draft tokens for each token of the match", low=0, high=64)
-    offset: float = option(0.0, "Draft tokens added to those", low=-64, high=64)
     floor: float = option(0.1, "Lowest probability of a draft token's path, by its frequency", low=0, high=1)
     tree: bool = option(False, "Draft the most frequent continuations as a tree; off: only the most frequent one, as a chain")
     nodes: int = option(64, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    depth: int = option(64, "Longest sequence counted: a match and its draft together", low=2, high=512)
-    past: int = option(
-        100, "Past answers to draft from, where only this session's are there; 0: none at all", low=0, high=10_000
-    )
+    past: bool = option(True, "Draft from past answers too, where there are any")
 
 
 @lru_cache(maxsize=8)
-def lengths(params: SuffixParams) -> Sequence[int]:
-    """List the most draft tokens after a match of 0 … `depth` tokens."""
-    drafts = (int(params.factor * match + params.offset + ROUNDING) for match in range(params.depth + 1))
-    return [max(0, min(tokens, params.depth - match)) for match, tokens in enumerate(drafts)]
+def lengths(factor: float) -> Sequence[int]:
+    """List the most draft tokens after a match of 0 … DEPTH tokens."""
+    return [min(int(factor * match), DEPTH - match) for match in range(DEPTH + 1)]
 
 
 class SuffixAutomaton(TokenIndex):
-    """Counts and successors of each sequence of up to `depth` tokens in some texts.
+    """Counts and successors of each sequence of up to `depth` tokens in a text.
 
-    A state stands for all sequences that end at the same places in the texts. They are suffixes of one another: the longest has
+    A state stands for all sequences that end at the same places. They are suffixes of one another: the longest has
     `length` tokens, and the next shorter suffix belongs to the state `link`.
     """
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int = DEPTH) -> None:
         super().__init__()
         self.depth = depth
         self.clear()
@@ -76,10 +68,6 @@ class SuffixAutomaton(TokenIndex):
         self.length = array("i", [0])
         self.count = array("i", [0])
         """For each state, the number of occurrences of its sequences, if they have at most `depth` tokens."""
-        self.end_text()
-
-    def end_text(self) -> None:
-        """Begin another text."""
         self._whole = 0
         self.end = 0, 0
         """The text's last `depth` tokens: their state and their number."""
@@ -87,14 +75,11 @@ class SuffixAutomaton(TokenIndex):
     def append(self, token: int) -> None:
         self.tokens.append(token)
         following, link, length, whole = self.next, self.link, self.length, self._whole
-        if token in following[whole]:  # another text began like this
-            self._whole = self._exactly(whole, token)
-        else:
-            new = self._whole = self._add({}, length[whole] + 1, 0)
-            while whole >= 0 and token not in following[whole]:
-                following[whole][token] = new
-                whole = link[whole]
-            link[new] = self._exactly(whole, token) if whole >= 0 else 0
+        new = self._whole = self._add({}, length[whole] + 1, 0)
+        while whole >= 0 and token not in following[whole]:
+            following[whole][token] = new
+            whole = link[whole]
+        link[new] = self._exactly(whole, token) if whole >= 0 else 0
         self.end = self.step(self.end, token)
         state, count = self.end[0], self.count
         while state:
@@ -175,7 +160,7 @@ class Suffix(Drafter):
     """Each suffix of the text, up to its longest match, proposes a draft: from there on the most frequent tokens.
 
     P(t | s) = count of s and t / count of s; a path's probability is the product of its tokens'. The suffix of m tokens may
-    draft factor · m + offset tokens that are as probable as `floor`. The draft with most tokens expected to be accepted, the
+    draft factor · m tokens that are as probable as `floor`. The draft with most tokens expected to be accepted, the
     sum of the probabilities, is taken.
 
     Example:
@@ -204,108 +189,56 @@ class Suffix(Drafter):
         return [{}, {"factor": "2"}, {"factor": "4"}, *trees]
 
     @classmethod
-    def elsewhere(cls, params: SuffixParams, draft_model: str) -> Elsewhere:
+    def elsewhere(cls, params: SuffixParams, draft_model: str) -> Mapping[str, str]:
         chain = speculative(
             "suffix",
             num_speculative_tokens=params.nodes - 1,
-            suffix_decoding_max_tree_depth=params.depth,
+            suffix_decoding_max_tree_depth=DEPTH,
             suffix_decoding_max_spec_factor=params.factor,
             suffix_decoding_min_token_prob=params.floor,
-            suffix_decoding_max_cached_requests=params.past,
         )
-        note = "It needs the package arctic-inference, and counts the past answers of all users."
-        return {**ngram_tree(params.nodes), "vLLM": (chain, f"{note} It drafts a chain." if params.tree else note)}
+        return {**ngram_tree(params.nodes), "vLLM": chain}
 
     def __init__(self, params: SuffixParams | None = None) -> None:
         super().__init__(params)
-        self._open()
-
-    def _open(self) -> None:
-        self._text = SuffixAutomaton(self.params.depth)
-        self._past = SuffixAutomaton(self.params.depth)
-        self._answers: deque[array[int]] = deque()
-        """The past answers in `_past`, the latest last."""
-        self._source: Sequence[int] = ()
-        self._start = 0
-        """Index of the answer in the text."""
-        self._read = 0
-        self._match = 0, 0
-        """The match in past answers of the text's first `_read` tokens."""
+        self._text = SuffixAutomaton()
 
     def draft(self, context: Context) -> Tree:
-        params = self.params
-        if params.depth != self._text.depth:
-            self._open()
-        self._follow(context.tokens)
-        most, limits = node_budget(context, params.nodes) - 1, lengths(params)
+        params, text = self.params, self._text
+        text.follow(context.tokens)
+        most, limits = node_budget(context, params.nodes) - 1, lengths(params.factor)
         proposals = [
-            (max(limits[shortest : longest + 1]), longest, automaton, state)
-            for automaton, match in self._sources(context)
-            for state, shortest, longest in automaton.suffixes(match)
+            (max(limits[shortest : longest + 1]), longest, state) for state, shortest, longest in text.suffixes(text.end)
         ]
         proposals.sort(key=itemgetter(0), reverse=True)
         best, expected = Tree.root(context.pending), 0.0
-        for limit, match, automaton, state in proposals:
+        for limit, match, state in proposals:
             limit = min(limit, most)
             if limit <= expected:  # no token is more than certain
                 break
-            counts = [automaton.count[after] for after in automaton.next[state].values()]
-            if counts and limit * max(counts) > expected * automaton.count[state]:
-                tree, promised = self._grow(automaton, state, match, limit, context)
+            counts = [text.count[after] for after in text.next[state].values()]
+            if counts and limit * max(counts) > expected * text.count[state]:
+                tree, promised = self._grow(text, state, match, limit, context)
                 if promised > expected:
                     best, expected = tree, promised
         return self._look_back(context, best, expected) if context.past is not None and params.past else best
 
     def _look_back(self, context: Context, best: Tree, expected: float) -> Tree:
-        """Return the best draft, or a better one from the history's past answers."""
+        """Return the best draft, or a better one from past answers."""
         assert context.past is not None
         params, lines_so_far = self.params, Continuations()
-        most, limits = node_budget(context, params.nodes) - 1, lengths(params)
+        most, limits = node_budget(context, params.nodes) - 1, lengths(params.factor)
         if not most:
             return best
-        for match, lines in groupby(context.past.lines(context.tokens, PAST_LINES, min(most, params.depth)), itemgetter(1)):
+        for match, lines in groupby(context.past.lines(context.tokens, PAST_LINES, min(most, DEPTH)), itemgetter(1)):
             for line, _ in lines:  # a shorter suffix has the longer ones' occurrences too
                 lines_so_far.add(line)
-            limit = min(most, limits[min(match, params.depth)])
+            limit = min(most, limits[match])
             if limit > expected:
                 tree, promised = self._grow(lines_so_far, 0, match // 2, limit, context)
                 if promised > expected:
                     best, expected = tree, promised
         return best
-
-    def _sources(self, context: Context) -> Sequence[tuple[SuffixAutomaton, tuple[int, int]]]:
-        text = self._text, self._text.end
-        # The history's past answers include this session's, except deleted ones.
-        return [text] if context.past is not None else [text, (self._past, self._match)]
-
-    def _follow(self, tokens: Sequence[int]) -> None:
-        """Catch up with the text; where another answer begins, the one before it is past."""
-        if tokens is not self._source:
-            if self._source:
-                self._remember(array("i", self._source[self._start :]))
-            self._source = tokens
-            self._start = self._read = len(tokens) - 1
-            self._match = 0, 0
-            for token in tokens[-self.params.depth : -1]:
-                self._match = self._past.step(self._match, token)
-        self._text.follow(tokens)
-        for token in tokens[self._read :]:
-            self._match = self._past.step(self._match, token)
-        self._read = len(tokens)
-
-    def _remember(self, answer: array[int]) -> None:
-        """Add to the past answers. At twice the most, the latest are counted again, as an automaton cannot forget."""
-        answers, new = self._answers, [answer]
-        answers.append(answer)
-        if len(answers) > 2 * self.params.past:
-            self._past.clear()
-            while len(answers) > self.params.past:
-                answers.popleft()
-            new = [*answers]
-        for tokens in new:
-            for token in tokens:
-                self._past.append(token)
-            self._past.end_text()
 
     def _grow(
         self, automaton: SuffixAutomaton | Continuations, state: int, match: int, limit: int, context: Context

@@ -1,7 +1,6 @@
 """Token trees of a draft model, or of several in one tree, verified in one pass.
 
-In SpecInfer an expansion ⟨k₁ … kₘ⟩ gives each node at depth i the draft model's kᵢ best successors. The shape `best` follows
-the draft model's own confidence instead (growth.py).
+The shape follows the draft model's own confidence (growth.py), in place of SpecInfer's fixed expansions.
 """
 
 from __future__ import annotations
@@ -10,32 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...backends.options import draft_label
-from ...errors import UserError
 from ...option import option
 from .. import needs
-from ..base import Context, Elsewhere
-from ..parts.elsewhere import as_chain, draft_chain, sglang
-from ..parts.growth import MOST, Grower, count_nodes
+from ..base import Context
+from ..parts.elsewhere import llama_server, sglang, speculative
+from ..parts.growth import MOST, Grower
 from ..parts.proposers import DraftModelProposer, require_same_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class TreeParams:
-    nodes: int = option(
-        20,
-        "Most nodes in the tree, including the last token; an expansion has as many as its numbers make",
-        low=1,
-        high=MOST,
-        length=True,
-    )
-    depth: int = option(5, "Most draft tokens on a path; best only", low=1, high=32)
-    width: int = option(3, "Successors of each expanded node; best only", low=1, high=16)
-    grow: int = option(4, "Nodes expanded at each depth; best only", low=1, high=32)
-    expansion: str = option(
-        "",
-        "Successors at each depth, such as SpecInfer's 1,1,3,1,1,1,1,1; empty for best, which follows the draft model's "
-        "confidence",
-    )
+    nodes: int = option(20, "Most nodes in the tree, including the last token", low=1, high=MOST, length=True)
+    depth: int = option(5, "Most draft tokens on a path", low=1, high=32)
+    width: int = option(3, "Successors of each expanded node", low=1, high=16)
+    grow: int = option(4, "Nodes expanded at each depth", low=1, high=32)
 
 
 class TokenTree(Grower):
@@ -69,9 +56,14 @@ class TokenTree(Grower):
         return [{"nodes": nodes} for nodes in ("10", "20")]
 
     @classmethod
-    def elsewhere(cls, params: TreeParams, draft_model: str) -> Elsewhere:
-        tree = sglang("STANDALONE", draft_model, params.depth, params.width, params.nodes)
-        return {**as_chain(draft_chain(draft_model, params.depth)), "SGLang": (tree, "")}
+    def elsewhere(cls, params: TreeParams, draft_model: str) -> Mapping[str, str]:
+        call = f"num_assistant_tokens={params.depth}, num_assistant_tokens_schedule='constant'"
+        return {
+            "transformers": f"model.generate(**inputs, assistant_model=draft, {call})",
+            "llama-server": llama_server("draft-simple", draft_model, params.depth),
+            "vLLM": speculative("draft_model", model=draft_model, num_speculative_tokens=params.depth),
+            "SGLang": sglang("STANDALONE", draft_model, params.depth, params.width, params.nodes),
+        }
 
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)
@@ -94,20 +86,7 @@ class TokenTree(Grower):
             self._models[name] = DraftModelProposer(model, context.session.context, number)
         return {name: self._models[name] for name in map(draft_label, range(len(context.draft_models)))}
 
-    def _expansion(self) -> list[int]:
-        return _parse_expansion(self.params.expansion) if self.params.expansion else []
-
     def close(self) -> None:
         self._proposers = self._models
         super().close()
         self._models = {}
-
-
-def _parse_expansion(text: str) -> list[int]:
-    parts = text.replace(" ", "").replace("x", ",").split(",")
-    if not all(part.isdigit() and 1 <= int(part) <= 64 for part in parts):
-        raise UserError(f"tree.expansion is a list of numbers from 1 to 64 such as 1,1,3,1, not {text!r}.")
-    numbers = [int(part) for part in parts]
-    if (nodes := count_nodes(numbers)) > MOST:
-        raise UserError(f"tree.expansion={text} makes a tree of {nodes:,} nodes. {MOST} are the most: give smaller numbers.")
-    return numbers

@@ -9,7 +9,6 @@ only the waiting. It needs a device or CPU cores that the target leaves idle.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,9 +27,6 @@ LEAST = 0.1
 """Least probability that a token drafted ahead is used. A used pass saves its seconds; of the unused ones only the last costs
 any, as the next draft waits for its end. (0.33 gained 11% where this gains 17%; 0.03 gained 19%, but threw away two and a half
 times as much.)"""
-
-MEMORY = 32
-"""Draft tokens after which an older one counts for a third in the target's rate of agreement."""
 
 
 class Worker:
@@ -129,7 +125,6 @@ class AheadNode:
     scores: Scores
     guesses: Guesses
     """The guesses after it."""
-    seconds: float
     drawn: tuple[int, int]
     """The step that the guesses were drawn for, by the length of its text, and the node's number in it."""
 
@@ -151,8 +146,6 @@ class Ahead(DraftModelProposer):
         self._job: Future[None] | None = None
         self._halt = False
         self._error: BaseException | None = None
-        self._agreement = COUPLED[0]
-        """Rate at which the target agrees with a guess where tokens are drawn: a running mean."""
         self._drafted_ahead = self._wasted = 0
 
     def draft(self, context: Context, grow: Callable[[], Tree], most: int) -> Tree:
@@ -186,8 +179,6 @@ class Ahead(DraftModelProposer):
         tree.ahead = self._drafted_ahead
         tree.wasted = self._wasted
         self._drafted_ahead = self._wasted = 0
-        for position in range(1, min(len(path) + 1, drafted)):
-            self._agreement += ((position < len(path)) - self._agreement) / MEMORY
         if self._ids:
             ids = [self._ids[node] for node in path if node < self.evaluated]
             self.session.commit([*range(self._before), *ids], [node.id for node in self._nodes_ahead])
@@ -236,7 +227,6 @@ class Ahead(DraftModelProposer):
         self._path.append([*(self._path[-1] if self._path else ()), node.token])
         self._scores.append((node.scores, 0))
         self._guesses.append(node.guesses)
-        self.seconds.append(node.seconds)
         return node.guesses
 
     def _adopt_guesses(self, context: Context) -> Guesses:
@@ -258,10 +248,10 @@ class Ahead(DraftModelProposer):
         self.session.drop([node.id for node in self._nodes_ahead])
         self._nodes_ahead.clear()
 
-    def _timed(
+    def _guess(
         self, evaluate: Callable[[], Scores | None], paths: list[list[int]], parents: Sequence[int], count: int
     ) -> list[Guesses]:
-        guesses = super()._timed(evaluate, paths, parents, count)
+        guesses = super()._guess(evaluate, paths, parents, count)
         self._guesses += guesses[: self.evaluated - len(self._guesses)]
         return guesses
 
@@ -286,13 +276,12 @@ class Ahead(DraftModelProposer):
         path = [*self._path[-1], *(node.token for node in self._nodes_ahead)]
         reached = 1.0
         for guesses in line:
-            reached *= guesses[0][1] if sampling.greedy else self._agreement
+            reached *= guesses[0][1] if sampling.greedy else COUPLED[0]
         while not self._halt and len(self._nodes_ahead) < most and reached >= LEAST:
             ((token, _),) = line[-1]
             alive = self._before + len(self._ids) + len(self._nodes_ahead)
             if token in context.eos_ids or session.length + alive >= session.context:
                 break
-            started = time.perf_counter()
             path.append(token)
             parent = self._nodes_ahead[-1].id if self._nodes_ahead else self._ids[-1]
             scores = self._as_target(session.evaluate([token], [parent]))
@@ -303,8 +292,7 @@ class Ahead(DraftModelProposer):
             (guesses,) = scores.candidates(1, noise, histories, attempts=drawn[1:] if independent else None)
             # The next pass may overwrite the scores, which are read again only where tokens are drawn from them.
             lasting = scores.kept() if independent else scores
-            seconds = time.perf_counter() - started
-            self._nodes_ahead.append(AheadNode(scores.nodes[0], token, lasting, guesses, seconds, drawn))
+            self._nodes_ahead.append(AheadNode(scores.nodes[0], token, lasting, guesses, drawn))
             self._drafted_ahead += 1
             line.append(guesses)
-            reached *= guesses[0][1] if sampling.greedy else self._agreement
+            reached *= guesses[0][1] if sampling.greedy else COUPLED[0]

@@ -1,16 +1,13 @@
-"""Helpers that many drafters use: node budgets, lines of tokens, and a tree without equal siblings."""
+"""Helpers that many drafters use: node budgets, lines of tokens, the worth of a match, and a tree without equal siblings."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection, Iterable, Sequence
 
 from ..base import Context
 from ..tree import Tree
-from .learned import LONGEST, USUAL
-
-SEED_BITS = 64
-"""A seed and a length of the text make one key of the random generator."""
 
 COUPLED = (0.75, 0.12, 0.05, 0.03)
 """Probability that a guess is the target's choice, by its rank, where both add the same noise to much the same logits."""
@@ -39,14 +36,54 @@ def until_eos(line: Sequence[int], eos_ids: Collection[int]) -> Sequence[int]:
     return line
 
 
-def draw_tokens(tokens: Sequence[int], count: int, seed: int, eos_ids: Collection[int]) -> list[int]:
+def draw_tokens(tokens: Sequence[int], count: int, eos_ids: Collection[int]) -> list[int]:
     """Draw tokens from the text, none of them EOS: the next tokens are likelier to be in the text than in the vocabulary.
-
-    The same seed and length of the text give the same tokens.
-    """
-    rng = random.Random(seed << SEED_BITS | len(tokens))
+    Texts of the same length draw from the same places."""
+    rng = random.Random(len(tokens))
     picks = (tokens[int(rng.random() * len(tokens))] for _ in range(count))
     return [tokens[-1] if token in eos_ids else token for token in picks]
+
+
+ODDS, POWER, SUREST = 0.5, 1.1, 12
+"""After a match of m tokens the odds on the next one are at first taken to be ODDS · m^POWER: 1 to 2 after one token, 5 to 1
+after 8. One of more than SUREST tokens is no surer: a copied sentence ends where it ends."""
+
+RATE = 0.25
+"""Step of the logarithm of the odds for each match, times the error of its probability."""
+
+LONGEST = 512
+"""Longest match that may be asked for."""
+
+USUAL: list[float] = [ODDS * min(m, SUREST) ** POWER for m in range(LONGEST + 1)]
+"""Odds by length of the match."""
+
+
+class Reliability:
+    """Probability that a match of m tokens goes on with the token that followed it.
+
+    Longer matches are surer, in much the same way in every text; but some texts repeat themselves word by word and others with
+    changes. So one number is learned, by which the odds are multiplied: logistic regression, a step of it for each match.
+    """
+
+    def __init__(self) -> None:
+        self._log = 0.0
+        self.factor = 1.0
+        """Factor of the odds of USUAL."""
+
+    def __getitem__(self, match: int) -> float:
+        """Return the probability after a match of this length, at most LONGEST."""
+        odds = USUAL[match] * self.factor
+        return odds / (1 + odds)
+
+    def restart(self) -> None:
+        """Begin another text: half of the last one's lesson holds for it."""
+        self._log /= 2
+        self.factor = math.exp(self._log)
+
+    def learn(self, match: int, right: bool) -> None:
+        """Learn whether the text continued a match of this length."""
+        self._log += RATE * (right - self[match])
+        self.factor = math.exp(self._log)
 
 
 class Trie:

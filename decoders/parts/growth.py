@@ -11,23 +11,83 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest
-from itertools import accumulate
+from itertools import count
 from math import ceil
-from operator import mul
 from typing import Any
 
 from ...backends.base import ROOT
 from ..base import Context, Drafter, Verified
 from ..tree import Draws, Tree
 from .drafting import COUPLED, node_budget, weighs_draft
-from .learned import Shares
 from .proposers import Guesses, Proposer
 
 MOST = 256
 """Most nodes of a tree."""
 
+ROUNDS = 32
+"""Rounds of several draft models after which an older one counts for a third."""
+
 EXPANDED = 1.75
 """Least probability of a path that is extended, in floors: a pass of the drafter costs more than a node of the target's."""
+
+
+class Shares:
+    """Shares of several draft models in the nodes of the tree that they grow together.
+
+    A model's worth is the accepted tokens that the other models had not guessed, summed over the last rounds. Its share is its
+    worth over that of all, one token added to each (Laplace's rule of succession), so that no share is ever 0. A model that is
+    owed too few nodes for a chain sits the round out, which saves its passes, and keeps its nodes for a later round.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._worth = [0.0] * count
+        self._owed = [0.0] * count
+
+    def __len__(self) -> int:
+        return len(self._worth)
+
+    def fractions(self) -> list[float]:
+        """Compute the share of each model; they sum to 1."""
+        total = sum(self._worth) + len(self)
+        return [(1 + worth) / total for worth in self._worth]
+
+    def allot(self, nodes: int, chain: int) -> list[int]:
+        """Divide the nodes of one round, before the models guess, as rejection sampling needs.
+
+        Args:
+            nodes: draft nodes of the tree.
+            chain: nodes of the shortest draft worth a model's passes.
+
+        Returns:
+            draft nodes for each model, 0 for one that sits this round out. They sum to `nodes`.
+        """
+        shares = self.fractions()
+        self._owed = [owed + share * nodes for owed, share in zip(self._owed, shares, strict=True)]
+        out, left, least = [0] * len(self), nodes, min(chain, nodes // len(self))
+        if not least:  # fewer nodes than models
+            return [nodes, *out[1:]]
+        first = max(range(len(self)), key=lambda i: shares[i])
+        for i in sorted(set(range(len(self))) - {first}, key=lambda i: -self._owed[i]):
+            most = min(int(self._owed[i]), left - least)
+            if most >= least:
+                out[i] = most
+                self._owed[i] -= most
+                left -= most
+        out[first] = left
+        self._owed[first] = 0.0
+        return out
+
+    def learn(self, lengths: Sequence[int | None]) -> None:
+        """Learn from a round: the number of accepted tokens that each model had guessed; None for one that sat it out."""
+        guessed = [length for length in lengths if length is not None]
+        if len(guessed) < 2:
+            return
+        best = max(guessed)
+        # Of two models that guess the same each could replace the other: they divide their lead over the rest.
+        lead = best - max((length for length in guessed if length < best), default=best)
+        for i, length in enumerate(lengths):
+            if length is not None:
+                self._worth[i] += (lead / guessed.count(best) if length == best else 0.0) - self._worth[i] / ROUNDS
 
 
 @dataclass(slots=True)
@@ -37,7 +97,6 @@ class Growth:
     tree: Tree
     reached: list[float] = field(default_factory=lambda: [1.0])
     """For each node, the probability of its path, as the draft sees it [n]."""
-    depths: list[int] = field(default_factory=lambda: [0])
     evaluated: dict[int, int] = field(default_factory=dict)
     """Tree node → its number with the proposer."""
     place: dict[int, int] = field(default_factory=lambda: {0: 0})
@@ -46,7 +105,6 @@ class Growth:
     def add(self, token: int, parent: int, reached: float) -> int:
         """Add a node."""
         self.reached.append(reached)
-        self.depths.append(self.depths[parent] + 1)
         return self.tree.add(token, parent)
 
 
@@ -80,10 +138,6 @@ class Grower(Drafter):
             UserError: one cannot draft for this target.
         """
 
-    def _expansion(self) -> list[int]:
-        """Return the successors of each node, by depth, of a fixed shape; none if it follows the draft's confidence."""
-        return []
-
     def _floor(self, context: Context) -> float:
         """Return the least probability of a path, as the draft sees it."""
         return self.sizes.floor(context)
@@ -91,12 +145,10 @@ class Grower(Drafter):
     def draft(self, context: Context) -> Tree:
         self._growths = {}
         self._tree = None
-        if context.max_depth < 1 or node_budget(context, max(self.params.nodes, count_nodes(self._expansion()))) < 2:
+        budget = node_budget(context, min(MOST, self.params.nodes))
+        if context.max_depth < 1 or budget < 2:
             return Tree.root(context.pending)
         self._proposers = self._open(context)
-        # A fixed shape grows to its full size, however few `nodes` are.
-        fixed = 1 + (count_nodes(self._expansion()) - 1) * len(self._proposers)
-        budget = node_budget(context, min(MOST, max(self.params.nodes, fixed)))
         if len(self._proposers) > 1:
             tree = self._grow_together(context, budget)
             tree.apart = False  # the draws of one model decide where those of the other hang
@@ -105,7 +157,7 @@ class Grower(Drafter):
             tree = Tree.root(context.pending)
             growth = self._growths[name] = Growth(tree)
             self._grow(proposer, context, growth, budget)
-            if not self._sampled(context) and not self._expansion():
+            if not self._sampled(context):
                 _prune(growth, budget)
                 tree.reached = growth.reached if getattr(self.params, "floor", -1.0) < 0 else []
         self._tree = tree
@@ -129,18 +181,16 @@ class Grower(Drafter):
         """Grow the trees of several proposers into one, each with its share of the nodes."""
         names = tuple(self._proposers)
         shares = self._shares.setdefault(names, Shares(len(names)))
-        expansion = self._expansion()
-        chain = min(len(expansion) or self.params.depth, context.max_depth)
-        nodes = dict(zip(names, shares.allot(budget - 1, chain), strict=True))
-        for name, count in nodes.items():
-            if count:
+        nodes = dict(zip(names, shares.allot(budget - 1, min(self.params.depth, context.max_depth)), strict=True))
+        for name, share in nodes.items():
+            if share:
                 growth = self._growths[name] = Growth(Tree.root(context.pending))
-                self._grow(self._proposers[name], context, growth, 1 + count, count / (budget - 1))
+                self._grow(self._proposers[name], context, growth, 1 + share, share / (budget - 1))
         tree = Tree.root(context.pending)
         tree.drafters = names
         tree.sources = [0]
         tree.shares = tuple(shares.fractions())
-        free = not self._sampled(context) and not expansion
+        free = not self._sampled(context)
         first = sorted(self._growths, key=lambda name: -nodes[name])
         for name in first:
             _hand_in(tree, self._growths[name], 1 << names.index(name), nodes[name], free=free)
@@ -158,32 +208,26 @@ class Grower(Drafter):
             budget: most nodes, where the tree is not pruned later.
             part: this proposer's share of all nodes. A tree that is not pruned is narrower by it, not shallower.
         """
-        params, expansion, free = self.params, self._expansion(), budget
-        widths, most = (expansion, MOST) if expansion else ([params.width] * self._most_levels(), params.grow)
-        if not context.branching:
-            widths, most = [1] * len(widths), 1
+        params, most = self.params, self.params.grow if context.branching else 1
+        widths = ([params.width if context.branching else 1] * self._most_levels())[: context.max_depth]
         if self._sampled(context):
-            if not expansion:
-                widths, most = [ceil(width * part) for width in widths], ceil(most * part)
-            self._draw(proposer, context, growth, slots(budget, widths[: context.max_depth], most, whole=bool(expansion)))
+            narrowed = [ceil(width * part) for width in widths]
+            self._draw(proposer, context, growth, slots(budget, narrowed, ceil(most * part)))
             return
-        floor = self._floor(context) if not expansion else 0.0
+        floor = self._floor(context)
         level = [0]
-        for width in widths[: context.max_depth]:
-            if expansion:
-                free = budget - len(growth.tree)
-            if not level or free < 1:
+        for width in widths:
+            if not level:
                 break
-            if not expansion:
-                # The chain of first guesses is always extended, so that it is never better than the tree.
-                first = level[0]
-                level = nlargest(most, level, key=lambda node: growth.reached[node])
-                level = [first, *(node for node in level if node != first)][:most]
-                level = self._extended(growth, level, budget, floor)
-                if not level:
-                    break
+            # The chain of first guesses is always extended, so that it is never better than the tree.
+            first = level[0]
+            level = nlargest(most, level, key=lambda node: growth.reached[node])
+            level = [first, *(node for node in level if node != first)][:most]
+            level = self._extended(growth, level, budget, floor)
+            if not level:
+                break
             guesses = self._guess(proposer, context, growth, level, width)
-            level = self._hang(context, growth, guesses, free if expansion else 1 << 30, proposer, floor)
+            level = self._hang(context, growth, guesses, proposer, floor)
 
     def _draw(self, proposer: Proposer, context: Context, growth: Growth, shape: Sequence[Mapping[int, Sequence[int]]]) -> None:
         """Fill the slots of a tree, level by level. The token drawn for one decides only on the slots below it."""
@@ -220,42 +264,28 @@ class Grower(Drafter):
         return guessed
 
     def _hang(
-        self,
-        context: Context,
-        growth: Growth,
-        guesses: Sequence[tuple[int, Guesses]],
-        room: int,
-        proposer: Proposer,
-        floor: float,
+        self, context: Context, growth: Growth, guesses: Sequence[tuple[int, Guesses]], proposer: Proposer, floor: float
     ) -> list[int]:
-        """Add the guesses to the tree as far as there is room; return the nodes that may be expanded next."""
+        """Add the guesses to the tree; return the nodes that may be expanded next."""
         tree, greedy = growth.tree, context.sampling.greedy
-        # (rank, order, probability of the path, node, token); the first one is the first guess of the first node.
-        requests = []
-        for order, (node, candidates) in enumerate(guesses):
+        drawn: dict[int, Draws] = {}
+        expandable = []
+        for parent, candidates in guesses:
+            children = []
             for rank, (token, probability) in enumerate(candidates):
                 # Where the noise is shared, the order of drawing says more than the probabilities.
                 likely = probability if greedy else COUPLED[min(rank, len(COUPLED) - 1)]
-                requests.append((rank, order, growth.reached[node] * likely, node, token))
-        if floor:
-            # The very first guess is always tried: its pass is paid for.
-            requests = [request for request in requests if request[2] >= floor or (len(tree) == 1 and request[:2] == (0, 0))]
-        if len(requests) > room:
-            requests = sorted(requests)[:room]
-        children: dict[int, list[int]] = {}
-        out = []
-        for _, _, reached, parent, token in requests:
-            node = growth.add(token, parent, reached)
-            children.setdefault(parent, []).append(node)
-            if token not in context.eos_ids:
-                out.append(node)
-        if weighs_draft(context):
-            drawn = {
-                parent: Draws(proposer.distribution(growth.evaluated[parent]), tuple(nodes))
-                for parent, nodes in children.items()
-            }
+                reached = growth.reached[parent] * likely
+                if reached < floor and len(tree) > 1:  # the very first guess is always tried: its pass is paid for
+                    continue
+                children.append(growth.add(token, parent, reached))
+                if token not in context.eos_ids:
+                    expandable.append(children[-1])
+            if children and weighs_draft(context):
+                drawn[parent] = Draws(proposer.distribution(growth.evaluated[parent]), tuple(children))
+        if drawn:
             tree.probs = (tree.probs or {}) | drawn
-        return out
+        return expandable
 
     def learn(self, verified: Verified) -> None:
         tree, growths = verified.tree, self._growths
@@ -282,7 +312,7 @@ class Grower(Drafter):
         self._tree = None
 
 
-def slots(budget: int, widths: Sequence[int], most: int, *, whole: bool) -> list[dict[int, list[int]]]:
+def slots(budget: int, widths: Sequence[int], most: int) -> list[dict[int, list[int]]]:
     """Shape a tree whose tokens are drawn: by depth the slots that are expanded, each with those below it. Slot 0 is the
     pending token. The worth of a slot follows from the ranks on its path alone.
 
@@ -290,18 +320,15 @@ def slots(budget: int, widths: Sequence[int], most: int, *, whole: bool) -> list
         budget: most slots.
         widths: most successors of a slot, by depth.
         most: slots expanded at each depth.
-        whole: fill depth by depth rather than best first.
     """
     levels: list[dict[int, list[int]]] = [{} for _ in widths]
     waiting: list[tuple[float, int, int, int, int, float]] = []
-    order = slot = 0
+    order, slot = count(), 0
 
     def wait(parent: int, depth: int, rank: int, reached: float) -> None:
         if depth < len(widths) and rank < widths[depth]:
             worth = reached * COUPLED[min(rank, len(COUPLED) - 1)]
-            nonlocal order
-            order += 1
-            heappush(waiting, (depth if whole else -worth, order, parent, depth, rank, reached))
+            heappush(waiting, (-worth, next(order), parent, depth, rank, reached))
 
     wait(0, 0, 0, 1.0)
     while waiting and slot < budget - 1:
@@ -313,11 +340,6 @@ def slots(budget: int, widths: Sequence[int], most: int, *, whole: bool) -> list
         wait(parent, depth, rank + 1, reached)
         wait(slot, depth + 1, 0, reached * COUPLED[min(rank, len(COUPLED) - 1)])
     return levels
-
-
-def count_nodes(expansion: Sequence[int]) -> int:
-    """Count the nodes of a tree whose nodes at depth i have `expansion[i]` successors, the pending token included."""
-    return sum(accumulate(expansion, mul, initial=1))
 
 
 def _ranked(growth: Growth) -> list[int]:
@@ -342,7 +364,6 @@ def _prune(growth: Growth, budget: int) -> None:
     tree.tokens[:] = [tree.tokens[node] for node in nodes]
     tree.parents[:] = [place.get(tree.parents[node], ROOT) for node in nodes]
     growth.reached = [reached[node] for node in nodes]
-    growth.depths = [growth.depths[node] for node in nodes]
     growth.evaluated = {place[node]: number for node, number in growth.evaluated.items() if node in place}
     if tree.probs is not None:
         placed = {place[node]: draws.placed(place) for node, draws in tree.probs.items() if node in place}

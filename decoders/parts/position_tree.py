@@ -10,8 +10,27 @@ from typing import Any
 
 from ..base import Context
 from ..tree import Draws, Tree
-from .drafting import COUPLED, weighs_draft
-from .proposers import Guesses
+from .drafting import COUPLED, node_budget, weighs_draft
+from .proposers import Guesses, Proposer
+
+
+def draft_positions(proposer: Proposer, context: Context, params: Any, positions: int, filler: int, floor: float) -> Tree:
+    """Draft a tree with a proposer whose first pass guesses all positions.
+
+    Args:
+        proposer: makes the guesses.
+        context: of the step.
+        params: `nodes` of the tree and `width` of a position.
+        positions: to guess.
+        filler: token in the place of those that are not known yet.
+        floor: least probability of a path.
+    """
+    budget = node_budget(context, params.nodes)
+    if positions < 1 or budget < 2:
+        proposer.note = ""
+        return Tree.root(context.pending)
+    guesses = proposer.begin(context, params.width if context.branching else 1, [filler] * (positions - 1))
+    return position_tree(context, guesses, budget, floor, proposer.distribution)
 
 
 def position_tree(

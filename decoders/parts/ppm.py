@@ -70,21 +70,15 @@ KINDS = KIND[-1] + PAST + 1
 PAST_PRIOR = 0.4
 """Weight of an occurrence in past answers, relative to one in the text with the same match."""
 
-USUAL = 100
-"""Tokens of past answers that are added to a text's count, where their frequencies are known."""
-
 
 class ContextModel(NgramIndex):
     """The index of all n-grams, the frequencies of single tokens, and any node's earlier occurrences."""
 
-    usual: Sequence[tuple[int, float]] = ()
-    """Tokens that are frequent in other texts, as (token, share), falling: the counts begin with them."""
-
     def clear(self) -> None:
         super().clear()
-        self._count = {token: int(USUAL * share) + 1 for token, share in self.usual[:FREQUENT]}
-        self._frequent = [*self._count]  # most frequent first
-        self._place = {token: place for place, token in enumerate(self._frequent)}
+        self._count: dict[int, int] = {}
+        self._frequent: list[int] = []  # most frequent first
+        self._place: dict[int, int] = {}
 
     def append(self, token: int) -> None:
         super().append(token)
@@ -109,7 +103,7 @@ class ContextModel(NgramIndex):
 
     def frequent(self, most: int) -> list[tuple[int, float]]:
         """List the most frequent tokens as (token, share of the text), falling."""
-        total, count = len(self.tokens) + YOUNG + (USUAL if self.usual else 0), self._count
+        total, count = len(self.tokens) + YOUNG, self._count
         return [(token, count[token] / total) for token in self._frequent[:most]]
 
     def after(self, tail: Sequence[int], out: list[Occurrence], limit: int) -> None:

@@ -3,7 +3,6 @@ the target's cache. Both grow the nodes of one token tree level by level."""
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,8 +32,6 @@ class Proposer(ABC):
     def __init__(self, number: int = 0) -> None:
         """`number`: among several that grow one tree together."""
         self._number = number
-        self.seconds: list[float] = []
-        """Seconds of each pass of this round."""
         self._path: list[list[int]] = []
         self._parents: list[int] = []
         """The parent of each node that has been evaluated [n]."""
@@ -78,7 +75,7 @@ class Proposer(ABC):
         """
         self._start(context)
         paths = [[context.pending, *line[:end]] for end in range(len(line) + 1)]
-        return self._timed(lambda: self._open(context, line), paths, range(ROOT, len(line)), count)
+        return self._guess(lambda: self._open(context, line), paths, range(ROOT, len(line)), count)
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
         """Evaluate tokens below earlier nodes, or below tokens before them in `tokens`.
@@ -96,7 +93,7 @@ class Proposer(ABC):
         paths, first = list(self._path), len(self._path)
         for token, parent in zip(tokens, parents, strict=True):
             paths.append([*paths[parent], token])
-        return self._timed(lambda: self._extend(tokens, parents), paths[first:], parents, count)
+        return self._guess(lambda: self._extend(tokens, parents), paths[first:], parents, count)
 
     def _fitting(self, parents: Sequence[int]) -> Sequence[int]:
         """Choose the new nodes that fit, earlier ones first: a first child takes its parent's place among the leaves."""
@@ -135,7 +132,6 @@ class Proposer(ABC):
     def _start(self, context: Context) -> None:
         self._context = context
         self._scores = []
-        self.seconds = []
         self._path = []
         self._parents = []
 
@@ -174,12 +170,12 @@ class Proposer(ABC):
         assert self._context is not None
         return [*self._context.tokens[:-1], *self._path[node]]
 
-    def _timed(
+    def _guess(
         self, evaluate: Callable[[], Scores | None], paths: list[list[int]], parents: Sequence[int], count: int
     ) -> list[Guesses]:
+        """Evaluate nodes with these paths and parents, and guess what follows each."""
         context = self._context
         assert context is not None
-        started = time.perf_counter()
         scores = evaluate()
         if scores is None:
             return [[] for _ in paths]
@@ -187,14 +183,10 @@ class Proposer(ABC):
         self._path += paths
         self._parents += parents
         self._scores += [(scores, row) for row in range(len(paths))]
-        histories = None
-        if context.sampling.uses_history:
-            histories = [self._history(node) for node in range(first, len(self._path))]
+        nodes = range(first, len(self._path))
+        histories = [self._history(node) for node in nodes] if context.sampling.uses_history else None
         sampling, independent = self._noise(context)
-        attempts = range(first, len(self._path)) if independent else None
-        guesses = scores.candidates(count, sampling, histories, attempts=attempts)
-        self.seconds.append(time.perf_counter() - started)
-        return guesses
+        return scores.candidates(count, sampling, histories, attempts=nodes if independent else None)
 
 
 class DraftModelProposer(Proposer):

@@ -9,14 +9,13 @@ all; and where six cost more than eight, eight are taken.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Protocol
 
 from ...backends.base import Model
 from ...backends.info import MOST_NODES, least_share, plain_passes
 from ..tree import Tree
-from .learned import Calibration
 
 RISK = 1.0
 """Tokens that a draft must promise beyond its pass's cost, as a share of the loss of earlier drafts."""
@@ -26,6 +25,87 @@ COMPARED = 4
 
 FORGIVEN = 0.03
 """Loss that a plain pass makes good, in plain passes: the cost of drafts where none is right."""
+
+
+MEMORY = 320
+"""Nodes after which an older one counts for a third."""
+
+FORGIVING = 200
+"""Steps in which a bin that is not drafted from regains two thirds of its loss."""
+
+REFRESH = 8
+"""Steps without a draft for which a threshold is reused: it changes by a few per cent in that time."""
+
+PRIOR = 24.0
+"""Draft nodes of each bin that are taken to have been accepted as often as they promised."""
+
+
+class Calibration:
+    """Factors by the size of a probability, in bins: nodes that were accepted over nodes that should have been.
+
+    A bin that is no longer drafted from slowly returns to a factor of 1, so that it is tried again.
+    """
+
+    EDGES = (0.05, 0.15, 0.35, 0.7)
+
+    def __init__(self) -> None:
+        self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
+        self._accepted = self._expected.copy()
+        self.factors = [1.0] * len(self._expected)
+        self._quiet = 0
+        """Steps without a draft that are not learned from yet."""
+        self._threshold: tuple[float, float] | None = None
+        """A floor, and the last `threshold` of it."""
+
+    def _bin(self, probability: float) -> int:
+        return bisect_left(self.EDGES, probability)
+
+    def learn(self, probabilities: Sequence[float], accepted: Collection[int]) -> None:
+        """Learn from a tree: the probability of each node, and the accepted nodes. Node 0 does not count."""
+        if len(probabilities) < 2:  # on free text that is almost every step, so it must cost next to nothing
+            self._quiet += 1
+            if self._quiet >= REFRESH:
+                self._learn_quiet()
+            return
+        self._learn_quiet()
+        keep = 1 - 1 / MEMORY
+        drafted = {self._bin(probability) for probability in probabilities[1:]}
+        for i in range(len(self._expected)):
+            if i not in drafted:
+                self._accepted[i] += (self._expected[i] - self._accepted[i]) / FORGIVING
+        for node in range(1, len(probabilities)):
+            i = self._bin(probabilities[node])
+            self._expected[i] = self._expected[i] * keep + probabilities[node]
+            self._accepted[i] = self._accepted[i] * keep + (node in accepted)
+        self._weigh()
+
+    def threshold(self, floor: float) -> float:
+        """Find the least probability down to which all are at least `floor` after correction; above 1 if none is."""
+        if self._quiet < REFRESH and self._threshold is not None and self._threshold[0] == floor:
+            return self._threshold[1]
+        self._learn_quiet()
+        least = 2.0
+        for i in range(len(self.EDGES), -1, -1):
+            lower, upper = (0.0, *self.EDGES)[i], (*self.EDGES, 1.0)[i]
+            factor = self._accepted[i] / self._expected[i]
+            if upper * factor < floor:
+                break
+            least = max(lower, floor / factor) if factor else 0.0
+            if least > lower:
+                break
+        self._threshold = floor, least
+        return least
+
+    def _learn_quiet(self) -> None:
+        left = (1 - 1 / FORGIVING) ** self._quiet
+        for i, expected in enumerate(self._expected):
+            self._accepted[i] = expected + (self._accepted[i] - expected) * left
+        self._quiet = 0
+        self._threshold = None
+        self._weigh()
+
+    def _weigh(self) -> None:
+        self.factors = [accepted / expected for accepted, expected in zip(self._accepted, self._expected, strict=True)]
 
 
 def pass_curve(model: Model | None) -> tuple[tuple[int, float], ...]:

@@ -7,7 +7,6 @@ import fcntl
 import os
 import time
 from array import array
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import itemgetter
@@ -52,7 +51,6 @@ class Past:
         """The folder's time of change when it was read."""
         self._using = RLock()
         """Held while `_segments` changes: one thread may draft and another add."""
-        self._frequent: list[tuple[int, float]] = []
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.refresh()
@@ -65,11 +63,6 @@ class Past:
     def keys(self) -> set[int]:
         """Keys of the answers that it has."""
         return {key for segment in self._segments for key in segment.keys.tolist()}
-
-    @property
-    def frequent(self) -> Sequence[tuple[int, float]]:
-        """The most frequent tokens as (token, share of all), falling."""
-        return self._frequent
 
     def refresh(self) -> None:
         """Load changes by other processes; next to no time if there are none. A damaged file is deleted; its answers can be
@@ -113,10 +106,7 @@ class Past:
         for segment in sorted(self._segments, key=lambda segment: segment.size):
             if segment.size <= GROWTH * size:
                 size += segment.size
-                if segment.intact:
-                    sources.append(segment)
-                else:
-                    self._drop(segment)
+                sources.append(segment)
         old = [answer for segment in reversed(sources) for answer in segment.answers()]
         # Building takes time, so it does not hold the lock.
         built = Segment.build([*old, *new])
@@ -136,12 +126,8 @@ class Past:
         with self._locked():
             self.refresh()
             for segment in list(self._segments):
-                if not np.isin(segment.keys, np.array([*keys], "<u8")).any():
-                    continue
-                if segment.intact:
+                if np.isin(segment.keys, np.array([*keys], "<u8")).any():
                     self._replace(segment.without(keys), segment)
-                else:
-                    self._drop(segment)
 
     def clear(self) -> None:
         """Remove all answers."""
@@ -186,11 +172,6 @@ class Past:
             else:
                 _delete(segment)
         self._segments = remaining
-        counts = Counter[int]()
-        for segment in remaining:
-            counts.update(dict(segment.frequent))
-        total = len(self) or 1
-        self._frequent = [(token, count / total) for token, count in counts.most_common() if token < self._vocabulary]
 
     def _replace(self, new: Segment, old: Segment | None = None) -> None:
         """Put a segment in the place of another, and of those that it contains, while holding the lock."""
@@ -203,10 +184,6 @@ class Past:
                 if old is not None and old.path is not None:
                     old.path.unlink(missing_ok=True)
             self._use([new, *(segment for segment in self._segments if segment is not old)])
-
-    def _drop(self, segment: Segment) -> None:
-        _delete(segment)
-        self._use([other for other in self._segments if other is not segment])
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,16 +31,10 @@ DEEPEST = 32
 
 HEADER = 4096
 FORMAT = "specchat past answers"
-VERSION = 1
-
-FREQUENT = 32
-"""Number of frequent tokens in the header."""
+VERSION = 2
 
 NEAR = 24
 """Positions compared on either side of a context's place in the order."""
-
-PAGE = 1 << 22
-"""Bytes read at a time to check a file."""
 
 BLOCK = 1 << 18
 """Positions handled together when answers are removed: as many as fit in a processor's cache."""
@@ -66,7 +59,7 @@ class Segment:
         path: its file, if it is in one.
     """
 
-    def __init__(self, data: Any, size: int, answers: int, frequent: Sequence[Sequence[int]], path: Path | None = None) -> None:
+    def __init__(self, data: Any, size: int, answers: int, path: Path | None = None) -> None:
         """Use `data`: bytes of the three arrays, one after the other, behind HEADER others."""
         self._data = data
         self.size = size
@@ -77,8 +70,6 @@ class Segment:
         self.keys = table[0]
         self._starts = table[1]
         self._places = memoryview(data)[HEADER + 4 * size : HEADER + 8 * size].cast("I")
-        self.frequent = [(int(token), int(count)) for token, count in frequent]
-        """The most frequent tokens as (token, count), falling."""
 
     @classmethod
     def build(cls, answers: Sequence[tuple[int, Array]]) -> Segment:
@@ -98,16 +89,9 @@ class Segment:
 
     @classmethod
     def _assemble(cls, tokens: Array, order: Array, table: Array) -> Segment:
-        counts = np.bincount(tokens[tokens != SEPARATOR])
-        top = np.argsort(-counts, kind="stable")[:FREQUENT]
-        frequent = [[int(token), int(counts[token])] for token in top if counts[token]]
+        facts = {"format": FORMAT, "version": VERSION, "tokens": len(tokens), "answers": table.shape[1]}
         body = (np.ascontiguousarray(tokens, ">u4").data, np.ascontiguousarray(order, "<u4").data, table.data)
-        crc = 0
-        for part in body:
-            crc = zlib.crc32(part, crc)
-        facts = {"tokens": len(tokens), "answers": table.shape[1], "frequent": frequent, "crc": crc}
-        header = json.dumps({"format": FORMAT, "version": VERSION, **facts}).encode().ljust(HEADER)
-        return cls(b"".join((header, *body)), len(tokens), table.shape[1], frequent)
+        return cls(b"".join((json.dumps(facts).encode().ljust(HEADER), *body)), len(tokens), table.shape[1])
 
     @classmethod
     def open(cls, path: Path) -> Segment:
@@ -125,12 +109,11 @@ class Segment:
         try:
             header = json.loads(data[:HEADER])
             tokens, answers = int(header["tokens"]), int(header["answers"])
-            frequent = [[int(token), int(count)] for token, count in header["frequent"]]
             if (header["format"], header["version"]) != (FORMAT, VERSION) or tokens < 1 or answers < 0:
                 raise Damaged
             if size != HEADER + 8 * tokens + 16 * answers:
                 raise Damaged
-            return cls(data, tokens, answers, frequent, path)
+            return cls(data, tokens, answers, path)
         except (ValueError, KeyError, TypeError, RecursionError):
             raise Damaged from None
 
@@ -145,14 +128,6 @@ class Segment:
         with os.fdopen(descriptor, "wb") as file:
             file.write(self._data)
         new.replace(path)
-
-    @property
-    def intact(self) -> bool:
-        """Whether it is as it was written; reads the whole file."""
-        crc = 0
-        for at in range(HEADER, len(self._data), PAGE):
-            crc = zlib.crc32(self._data[at : at + PAGE], crc)
-        return bool(crc == json.loads(self._data[:HEADER])["crc"])
 
     def answers(self) -> list[tuple[int, Array]]:
         """List (key, token ids) of each answer, as for `build`."""

@@ -76,8 +76,6 @@ def any_settings(method: str, rng: Random) -> dict[str, Any]:
                 out[param["name"]] = rng.choice([low, rng.uniform(low, high), high])
             case "str" if param["choices"]:
                 out[param["name"]] = rng.choice(param["choices"])
-    if out.get("min_ngram", 0) > out.get("max_ngram", 3):
-        del out["min_ngram"]
     return out
 
 

@@ -20,7 +20,7 @@ from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import find_model
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.parts.ahead import OwnThread
-from specchat.decoders.parts.schedules import SCHEDULES
+from specchat.decoders.parts.cascade import SCHEDULES
 from specchat.decoders.registry import methods, unavailable
 
 from ..cases import FULL
@@ -153,11 +153,11 @@ SAMPLINGS = (
 DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
 WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "lookup": [{"variant": "reference"}, {"nodes": 64}], "ngram": [{"n": 5, "key": 1}],
-    "recycle": [{"successors": 2, "nodes": 8, "shape": "fixed"}], "suffix": [{"tree": True, "factor": 4.0, "floor": 0.0}],
-    "jacobi": [{"slide": False}], "lookahead": [{"window": 1, "ngram": 2}],
+    "lookup": [{"variant": "reference"}, {"nodes": 64}], "ngram": [{"nodes": 64}],
+    "recycle": [{"successors": 2, "nodes": 8}], "suffix": [{"tree": True, "factor": 4.0, "floor": 0.0}],
+    "jacobi": [{"tokens": 3}], "lookahead": [{"window": 1, "ngram": 2}],
     "draft": [{"schedule": schedule, "tokens": 4} for schedule in SCHEDULES],
-    "tree": [{"expansion": "2,2,1"}, {"nodes": 64}],
+    "tree": [{"nodes": 64}],
     "pard": [{"width": 1, "floor": 0}, {"nodes": 40, "width": 8, "floor": 0}],
     "early-exit": [{"layers": 2}, *({"skip": skip, "threshold": 0.05} for skip in ("1a", "0m,2a", "1-2a", "2"))],
     "eagle": [DEEP, {**DEEP, "width": 1}], "mtp": [DEEP, {**DEEP, "width": 1}],

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ....backends.base import ROOT
 from ....option import option
-from ...base import Context, Drafter, Elsewhere, Verified
-from ...parts.costs import MEMORY
+from ...base import Context, Drafter, Verified
 from ...parts.drafting import Following
 from ...parts.elsewhere import ngram_tree
 from ...registry import methods
@@ -19,13 +19,13 @@ from ...tree import Tree
 from ..fusion import Fusion
 from ..lookup import Lookup
 from ..suffix import Suffix
-from .figures import WRITTEN, Rounds, TargetFigures, load_figures, save_figures
+from .figures import TargetFigures, load_figures, save_figures
 
 REPEATING = 3
 """Least match at the end of a text that counts as repeating itself, in tokens."""
 
 LONG = 32
-"""Tokens of a long text: passages can be copied from it, and reading it costs a draft model time."""
+"""Tokens that a draft model has to read before a round from which on the round shows what reading costs."""
 
 TRIAL = 4
 """Rounds that each arm gets in a situation before it has to compete, half of them in one answer; a choice holds as long."""
@@ -40,19 +40,15 @@ WIDTH = 0.6
 """Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
 
 ANSWER = 32
-"""Tokens after which the rounds of this answer count as much as all earlier ones; reading is spread over no more."""
+"""Tokens of the answer to come over which reading is spread at most."""
 
-QUICK = 0.004
-"""Seconds of a plain pass up to which a look at the text takes a share of it worth saving."""
-
-PAUSES = 4, 32
-"""Plain steps without looking for a draft, behind a short prompt: at first, and at most; twice as many each time."""
+YARDSTICK = 128
+"""Passes over several nodes after which a plain one measures the pace again."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoParams:
     nodes: int = option(24, "Most nodes in a tree, including the last token", low=1, high=256, length=True)
-    rivals: bool = option(True, "Also try the draft model or trained head, and early exit, if available")
 
 
 class Auto(Drafter):
@@ -76,7 +72,7 @@ class Auto(Drafter):
     params: AutoParams
 
     @classmethod
-    def elsewhere(cls, params: AutoParams, draft_model: str) -> Elsewhere:
+    def elsewhere(cls, params: AutoParams, draft_model: str) -> Mapping[str, str]:
         return ngram_tree(params.nodes)
 
     def __init__(self, params: AutoParams | None = None) -> None:
@@ -97,20 +93,13 @@ class Auto(Drafter):
 
         # The choice in each situation, with the speeds expected of all; it holds for some rounds.
         self._choices = dict[str, tuple[str, dict[str, float]]]()
-        self._situation = ""
-        self._best = ""
-        self._via = ""
+        self._situation = self._best = self._via = ""
         self._rounds = 0
 
-        # This answer alone. By situation: its tokens, and the number expected (as passes). Its prompt's length, and the cost
-        # of trials.
-        self._answer = defaultdict[str, Rounds](lambda: Rounds(0, ANSWER, ANSWER))
+        # This answer alone: rounds of models by situation, its prompt's length, and the cost of trials.
+        self._answer = Counter[str]()
         self._prompt = 0
         self._lost = 0.0
-
-        # Plain steps to come without looking for a draft, and their number after the next look.
-        self._skips = 0
-        self._pause = PAUSES[0]
 
         # Of the current draft: tokens that its model has to read first, and seconds to open that model.
         self._unread = 0
@@ -129,12 +118,9 @@ class Auto(Drafter):
             return
         self._time(0, 0.0)
         self._lookup.close()
-        save_figures(old, self._figures, WRITTEN)
         figures = self._figures = load_figures(context)
         same = self._following.same(tokens)
         self._read = {name: min(read, same) for name, read in self._read.items()}
-        self._skips = 0
-        self._pause = PAUSES[0]
         self._lookup.reliability = figures.reliability
         self._lookup.reliability.restart()
         self._reader = self._fusion if figures.free else self._lookup
@@ -159,7 +145,7 @@ class Auto(Drafter):
     # Expected speeds
 
     def _available(self, context: Context) -> list[str]:
-        if not self.params.rivals or context.model is None:
+        if context.model is None:
             return []
         names: list[str] = []
         if context.head is not None:
@@ -186,11 +172,10 @@ class Auto(Drafter):
         `every` is N, the time of all methods' rounds in this situation.
         """
         rounds = self._figures.rounds[self._situation][name]  # T = rounds.tokens, S = rounds.passes, n = rounds.lately
-        answer = self._answer[self._situation]  # f = answer.yields
         still = max(1, min(context.max_depth + 1, ANSWER))  # m
         reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / still  # c · r / m
         optimism = 1 + WIDTH * math.sqrt(math.log(1 + every) / rounds.lately)
-        return optimism / (1 / (rounds.yields * answer.yields) + reading)
+        return optimism / (1 / rounds.yields + reading)
 
     def _choose(self, context: Context) -> tuple[str, dict[str, float]]:
         """Choose the method on trial in this situation, else the best; return it and the speed expected of each."""
@@ -202,7 +187,7 @@ class Auto(Drafter):
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in names}
         # Half of a trial in one answer, as texts differ; and no more than a share of its time.
         untried = [name for name in names if rounds[name].rounds <= TRIAL]
-        if 2 * self._answer[self._situation].rounds >= TRIAL:
+        if 2 * self._answer[self._situation] >= TRIAL:
             untried = []
         early = LOSS + self._lost > TRIALS * (len(context.tokens) - self._prompt)
         best = max((not early and untried) or speeds, key=speeds.__getitem__)
@@ -220,37 +205,22 @@ class Auto(Drafter):
         self.note = ""
         self.sizes.declined = ()
         self.prepare(context)
-        if self._skips:
-            self._skips -= 1
-            return Tree([context.pending], [ROOT], via="greedy")
-        costs = self._figures.at(len(context.tokens))
+        costs = self._figures.costs
         match = self._lookup.match(context.tokens)
-        if context.max_depth < 1 or not costs.known or costs.since >= MEMORY:  # plain passes are the yardstick
+        if context.max_depth < 1 or not costs.known or costs.since >= YARDSTICK:
             return self._plain(context)
         self._situation = "repeating" if match >= REPEATING else "new"
         best, speeds = self._choose(context)
         if self._lacks_states(best, context):
             best = "greedy"
         self._best = best
-
         target = max(speeds.values())  # a method on trial counts as much as the best
-        fusing = self._reader is self._fusion
-        relative = [costs.seconds(nodes) / costs.pace for nodes in range(self.params.nodes + 1)]
-        if fusing or context.past is not None or self._lookup.promises(match, relative, target):
+        looks = self._reader is self._fusion or context.past is not None
+        if looks or self._lookup.promises(match, costs.units, target):
             tree = self._draft_from_text(context, match, target)
             if tree is not None:
                 return tree
-        if best != "greedy":
-            return self._draft_with(best, context, speeds)
-        if not fusing and self._last_pass[0] < 2 and costs.pace < QUICK:
-            if self._prompt >= LONG:
-                # A match grows by one with each token.
-                while self._skips < PAUSES[0] and not self._lookup.promises(match + self._skips + 1, relative, target):
-                    self._skips += 1
-            else:
-                self._skips = self._pause
-                self._pause = min(2 * self._pause, PAUSES[1])
-        return self._plain(context)
+        return self._plain(context) if best == "greedy" else self._draft_with(best, context, speeds)
 
     def _lacks_states(self, name: str, context: Context) -> bool:
         """Return whether a trained drafter has to wait a step for the last of the target's states."""
@@ -268,8 +238,7 @@ class Auto(Drafter):
         of a one-node pass."""
         self._unread = 0
         self._opening = 0.0
-        self.sizes.declined = ()
-        seconds = self._figures.costs.seconds
+        costs = self._figures.costs
         readers: list[Lookup | Fusion | Suffix] = [self._reader]
         if match >= REPEATING:
             readers.append(self._suffix)
@@ -277,9 +246,9 @@ class Auto(Drafter):
         for reader in readers:
             started = time.perf_counter()
             drafted = reader.draft(context)
-            growing = time.perf_counter() - started
-            costs = [(seconds(nodes) + growing) / seconds(1) for nodes in range(len(drafted) + 1)]
-            tree = reader.sizes.cut(drafted, context, costs=costs, rate=target)
+            growing = (time.perf_counter() - started) / costs.pace
+            passes = [units + growing for units in costs.units[: len(drafted) + 1]]
+            tree = reader.sizes.cut(drafted, context, costs=passes, rate=target)
             _, speed = reader.sizes.promised
             self.sizes.declined = self.sizes.declined or reader.sizes.declined
             if len(tree) > 1 and (best is None or speed > best[0]):
@@ -288,10 +257,10 @@ class Auto(Drafter):
             return None
         speed, reader, tree = best
         self.sizes.declined = ()
-        expected, rate = reader.sizes.promised[0], speed / seconds(1)
+        expected, rate = reader.sizes.promised[0], speed / costs.pace
         return self._credit(reader.name, tree, f"the text promises {expected:.1f} tokens a pass, {rate:.0f} a second")
 
-    def _draft_with(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
+    def _draft_with(self, name: str, context: Context, speeds: Mapping[str, float]) -> Tree:
         started = time.perf_counter()
         drafter = self._opened(name, context)
         self._opening = time.perf_counter() - started
@@ -323,8 +292,6 @@ class Auto(Drafter):
     # Measurements
 
     def learn(self, verified: Verified) -> None:
-        if self._skips:
-            return
         via, tree = verified.tree.via, verified.tree
         assert self._context is not None
         for reader in (self._reader, self._suffix):
@@ -335,7 +302,6 @@ class Auto(Drafter):
             if drafter is not None:
                 drafter.learn(verified)
             self._read[via] = self._read.get(via, 0) + len(verified.path)  # its own draft it has read already
-            self._pause = PAUSES[0]
             if via in self._arms:
                 self._learn_round(via, verified)
         # Early exit leaves only the other layers to evaluate, so its passes say nothing about whole ones.
@@ -365,7 +331,7 @@ class Auto(Drafter):
             beyond = max(0.0, passes - rounds.passes / rounds.rounds)
             figures.reading[name] = (reading + beyond / self._unread) / 2
         passes = max(forward / pace, passes - self._unread * reading)
-        self._answer[self._situation].learn(tokens, passes * rounds.yields)
+        self._answer[self._situation] += 1
         figures.learn(self._situation, name, tokens, passes, spent)
         self._lost += max(0.0, spent - tokens)
         self._rounds += 1

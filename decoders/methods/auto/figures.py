@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import platform
-import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ....backends.info import MOST_NODES, plain_passes
 from ....plain_file import read_json, write_json
 from ...base import Context
-from ...parts.costs import PassCosts
-from ...parts.learned import Reliability
+from ...parts.drafting import Reliability
 from ...parts.proposers import mismatch
 
 MEMORY = 400
@@ -31,11 +30,68 @@ FREE = 1.15
 MODELS = 32
 """Number of models, the latest used, that the file remembers."""
 
-SHORT = 64
-"""Tokens of a text up to which passes cost about the same; costs are learned apart for each doubling beyond."""
+PACE = 16
+"""Latest one-node passes that count for the pace."""
 
-WRITTEN = 60.0
-"""Seconds between two writes of the file, which take as long as a small model's pass."""
+LATEST = 8
+"""Latest passes of a size that count for its cost."""
+
+OUTLIER = 2.0
+"""A pass that took longer than this many times the expected time counts as this much: another program had the machine."""
+
+SLOPE = 0.03
+"""Assumed cost of a further node in one-node passes, where nothing was measured at load."""
+
+
+class PassCosts:
+    """Expected seconds of a pass over n nodes: the pace, a one-node pass's time, times the size's cost in units of that.
+
+    The pace follows the latest one-node passes: a machine that gets busy is so for every size. Costs begin with those measured
+    at load; each follows the latest passes of about its size.
+    """
+
+    def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
+        """`curve`: (nodes, seconds) that were measured at load."""
+        self.units = [1.0, *(1 + SLOPE * more for more in range(MOST_NODES))]
+        """Cost of a pass over 0, 1 … MOST_NODES nodes in one-node passes."""
+        self.pace = 0.0
+        """Expected seconds of a one-node pass; 0 before any pass."""
+        self.since = 0
+        """Passes since one over one node."""
+        self._ones = self._passes = 0
+        if curve:
+            self.units = [*plain_passes(tuple(curve))]
+            self.pace = curve[0][1]
+            self._ones = self._passes = PACE
+
+    @property
+    def known(self) -> bool:
+        """Whether any passes were learned besides the first two, which are slow."""
+        return self._passes > 2
+
+    def seconds(self, nodes: int) -> float:
+        """Estimate the seconds of a pass over `nodes` nodes; 0 if nothing was learned."""
+        return self.pace * self.units[nodes]
+
+    def learn(self, nodes: int, seconds: float) -> None:
+        """Learn from one pass over `nodes` nodes."""
+        if not 0 < nodes <= MOST_NODES or seconds <= 0:
+            return
+        self._passes += 1
+        if self._passes > PACE:
+            seconds = min(seconds, OUTLIER * self.seconds(nodes))
+        if nodes == 1:
+            self.since = 0
+            self._ones = min(self._ones + 1, PACE)
+            self.pace += (seconds - self.pace) / self._ones
+            return
+        self.pace = self.pace or seconds / self.units[nodes]
+        change = (seconds / self.pace - self.units[nodes]) / LATEST
+        # Sizes that are measured together: 1, 2, 3, 4, then four steps to each doubling.
+        step = 1 << max(0, nodes.bit_length() - 3)
+        largest = -(-nodes // step) * step
+        for size in range(largest - step + 1, min(largest, MOST_NODES) + 1):
+            self.units[size] += change
 
 
 @dataclass(slots=True)
@@ -52,57 +108,62 @@ class Rounds:
         """Tokens in a one-node pass's time."""
         return self.tokens / self.passes
 
-    def learn(self, tokens: float, passes: float, keep: float = 1 - 1 / MEMORY) -> None:
-        """Learn from a round; `keep` is the remaining weight of earlier ones."""
-        self.rounds = keep * self.rounds + 1
-        self.tokens = keep * self.tokens + tokens
-        self.passes = keep * self.passes + passes
-
 
 class TargetFigures:
-    """The measurements of one target with its draft models and trained drafter."""
+    """The measurements of one target with its draft models and trained drafter.
 
-    def __init__(self, data: Mapping[str, Any] | None = None, *, drafts: bool = False) -> None:
-        """Read `data` from `plain`; ValueError, TypeError or AttributeError if it is not. `drafts`: a draft model can draft."""
-        data = data or {}
+    Args:
+        curve: of its passes at load.
+        drafts: a draft model can draft for it.
+    """
+
+    def __init__(self, curve: Sequence[tuple[int, float]] = (), *, drafts: bool = False) -> None:
         self.drafts = drafts
-        self._lengths = {int(bits): PassCosts(curve) for bits, curve in data.get("passes", {}).items()} or {0: PassCosts()}
-        self.costs = [*self._lengths.values()][-1]
+        self.costs = PassCosts(curve)
         self.rounds = defaultdict[str, defaultdict[str, Rounds]](lambda: defaultdict(Rounds))  # by situation and method
-        for situation, methods in data.get("methods", {}).items():
-            self.rounds[situation].update({name: Rounds(*map(float, values)) for name, values in methods.items()})
-        rounds = [rounds for methods in self.rounds.values() for rounds in methods.values()]
-        if not all(0 < value < math.inf for record in rounds for value in astuple(record)):
-            raise ValueError("these are no rounds")
-        self.reading = {name: float(passes) for name, passes in data.get("reading", {}).items()}  # by method
-        self.written = time.monotonic()
-        self.reliability = Reliability()  # of matches in the text
+        self.reading = dict[str, float]()
+        """Passes that a method's model takes to read a token of the text, by method."""
+        self.reliability = Reliability()
+        """Reliability of matches in the text."""
 
-    def at(self, tokens: int) -> PassCosts:
-        """Switch to the costs of passes over a text of this length; until they are learned, those of the length before."""
-        bits = (tokens // SHORT).bit_length()
-        self.costs = self._lengths.get(bits) or self._lengths.setdefault(bits, self.costs.for_other_length())
-        return self.costs
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Take over what `kept` returned at an earlier time.
+
+        Raises:
+            ValueError, TypeError, AttributeError, KeyError: it is something else.
+        """
+        rounds = {
+            situation: {name: Rounds(*map(float, values)) for name, values in methods.items()}
+            for situation, methods in kept["methods"].items()
+        }
+        reading = {name: float(passes) for name, passes in kept["reading"].items()}
+        if not all(0 < value < math.inf for methods in rounds.values() for r in methods.values() for value in astuple(r)):
+            raise ValueError("these are no rounds")
+        for situation, methods in rounds.items():
+            self.rounds[situation].update(methods)
+        self.reading = reading
+
+    def kept(self) -> Mapping[str, Any]:
+        """Return the figures to keep as plain data."""
+        rounds = {
+            situation: {name: astuple(record) for name, record in methods.items()} for situation, methods in self.rounds.items()
+        }
+        return {"methods": rounds, "reading": self.reading}
 
     @property
     def free(self) -> bool:
         """Whether nodes are nearly free, as far as costs are known."""
-        return self.costs.known and self.costs.seconds(8) <= FREE * self.costs.seconds(1)
+        return self.costs.known and self.costs.units[8] <= FREE
 
     def learn(self, situation: str, name: str, tokens: float, passes: float, spent: float) -> None:
         """Learn from a method's round, and discount all methods by the time `spent` on it with reading and opening."""
         for rounds in self.rounds[situation].values():
             rounds.lately = max(0.02, (1 - 1 / RETRIED) ** spent * rounds.lately)
-        self.rounds[situation][name].learn(tokens, passes, (1 - 1 / MEMORY) ** passes)
-        self.rounds[situation][name].lately += spent
-
-    def plain(self) -> dict[str, Any]:
-        """Return the figures as plain data."""
-        rounds = {
-            situation: {name: astuple(record) for name, record in methods.items()} for situation, methods in self.rounds.items()
-        }
-        passes = {bits: costs.curve for bits, costs in self._lengths.items()}
-        return {"passes": passes, "methods": rounds, "reading": self.reading}
+        rounds, keep = self.rounds[situation][name], (1 - 1 / MEMORY) ** passes
+        rounds.rounds = keep * rounds.rounds + 1
+        rounds.tokens = keep * rounds.tokens + tokens
+        rounds.passes = keep * rounds.passes + passes
+        rounds.lately += spent
 
 
 file: Path | None = None
@@ -119,23 +180,20 @@ def load_figures(context: Context) -> TargetFigures:
     key, loaded = _key(context), _loaded.setdefault(model, {})
     if key not in loaded:
         drafts = bool(models) and not any(mismatch(model, draft) for draft in models)
+        loaded[key] = TargetFigures(model.info.pass_seconds, drafts=drafts)
         with suppress(ValueError, TypeError, AttributeError, KeyError):
-            loaded[key] = TargetFigures(_read_file()[key], drafts=drafts)
-        # A new model has the costs that were measured at load.
-        loaded.setdefault(key, TargetFigures({"passes": {0: model.info.pass_seconds}}, drafts=drafts))
+            loaded[key].restore(_read_file()[key])
     return loaded[key]
 
 
-def save_figures(context: Context | None, figures: TargetFigures, every: float = 0.0) -> None:
-    """Write the figures behind those of other models, once in `every` seconds. A file that cannot be written is no error."""
-    due = figures.costs.known and time.monotonic() - figures.written >= every
-    if file is None or context is None or context.model is None or not due:
+def save_figures(context: Context | None, figures: TargetFigures) -> None:
+    """Write the figures behind those of other models. A file that cannot be written is no error."""
+    if file is None or context is None or context.model is None or not figures.costs.known:
         return
     key = _key(context)
-    figures.written = time.monotonic()
     saved = [(model, data) for model, data in _read_file().items() if model != key]
     with suppress(OSError):
-        write_json(file, dict([*saved[1 - MODELS :], (key, figures.plain())]))
+        write_json(file, dict([*saved[1 - MODELS :], (key, figures.kept())]))
 
 
 def _read_file() -> dict[str, Any]:

@@ -101,10 +101,9 @@ def test_long_matches_are_measured_in_strides(copied: int, measured: int) -> Non
 
 
 @cases(300)
-@given(FEW, st.integers(1, 20), st.integers(0, 20), st.integers(1, 3), st.booleans())
-def test_ours_drafts_what_followed_a_match(text: list[int], nodes: int, room: int, shortest: int, branching: bool) -> None:
-    drafter = lookup(nodes=nodes, min_ngram=shortest)
-    tree = drafter.draft(drafting(text, room, branching, eos=[2]))
+@given(FEW, st.integers(1, 20), st.integers(0, 20), st.booleans())
+def test_ours_drafts_what_followed_a_match(text: list[int], nodes: int, room: int, branching: bool) -> None:
+    tree = lookup(nodes=nodes).draft(drafting(text, room, branching, eos=[2]))
     assert tree.tokens[0] == text[-1]
     assert len(tree) <= nodes
     assert max(tree.depths()) <= room
@@ -116,9 +115,9 @@ def test_ours_drafts_what_followed_a_match(text: list[int], nodes: int, room: in
     for line in drafted:
         assert 2 not in line[:-1]  # nothing after EOS
         if line:
-            assert any(follow(text, at, len(line)) == line for at, _ in naive_matches(text, shortest=shortest))
+            assert any(follow(text, at, len(line)) == line for at, _ in naive_matches(text))
     # Nothing is left out that could have been drafted.
-    assert (len(tree) > 1) == bool(naive_matches(text, shortest=shortest) and nodes > 1 and room > 0)
+    assert (len(tree) > 1) == bool(naive_matches(text) and nodes > 1 and room > 0)
 
 
 def follow(text: list[int], at: int, n: int) -> list[int]:
@@ -293,7 +292,7 @@ def test_at_least_as_good_as_lookup(edits: float, nodes: int) -> None:
     def score(make: Any) -> float:
         return mean(replay(*record, make()).tokens_per_step for record in records)
 
-    ours = score(lambda: fusion(nodes=nodes, recycle=0))
+    ours = score(lambda: fusion(nodes=nodes))
     assert ours >= score(lambda: Lookup(LookupParams(nodes=nodes)))
     assert ours >= score(lambda: Lookup(LookupParams(variant="reference")))
 
@@ -301,7 +300,7 @@ def test_at_least_as_good_as_lookup(edits: float, nodes: int) -> None:
 def test_of_a_token_that_occurs_twice_the_successors_in_the_text_stay() -> None:
     rows = [[(9, 0.0)], [(1, 0.0)], [(2, 0.0)]]
     verified: Any = SimpleNamespace(tree=Tree([5, 7, 7], [-1, 0, 0]), path=[0, 1], scores=SimpleNamespace(top=lambda _: rows))
-    recycled = Recycled(1)
+    recycled = Recycled()
     recycled.learn(verified)
     assert recycled.guess([5, 7]) == [(1, 1.0)]
 
@@ -319,7 +318,7 @@ def test_recycled_successors_vote_and_their_worth_is_learned() -> None:
             self.learned += 1
 
     def worth(answer: list[int]) -> tuple[float, float]:
-        oracle = Oracle(8)
+        oracle = Oracle()
         drafter = Fusion()
         drafter._recycled = oracle
         totals = replay([500], answer, drafter)

@@ -16,19 +16,18 @@ from specchat.decoders import Context, Conversation, Generation, Tree, Verified
 from specchat.decoders.acceptance import walk
 from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
 from specchat.decoders.methods.lookahead import Lookahead, LookaheadParams
-from specchat.decoders.methods.ngram import Ngram, NgramParams
+from specchat.decoders.methods.ngram import KEY, NGRAM, Ngram, NgramParams
 from specchat.decoders.methods.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
-from specchat.decoders.methods.suffix import Suffix, SuffixAutomaton, SuffixParams
+from specchat.decoders.methods.suffix import DEPTH, Suffix, SuffixAutomaton, SuffixParams
 from specchat.decoders.parts.ngrams import NgramPool, TextNgrams
 from specchat.decoders.past.index import Past
 
 from ...cases import cases
 from ...fakes.answers import plain
-from ...fakes.models.toy import ToyModel, drafting, lines, run_checked
+from ...fakes.models.toy import ToyModel, drafting, lines
 
 EOS = 2
 TEXT = st.lists(st.integers(0, 2), min_size=1, max_size=40)
-TEXTS = st.lists(TEXT, min_size=1, max_size=4)
 LINE = [5, 6, 7, 8, 9]
 
 
@@ -36,47 +35,44 @@ def suffix(**params: Any) -> Suffix:
     return Suffix(SuffixParams(**params))
 
 
-def occurrences(texts: Sequence[Sequence[int]], line: Sequence[int]) -> int:
+def occurrences(text: Sequence[int], line: Sequence[int]) -> int:
     size = len(line)
-    return sum(list(text[i : i + size]) == list(line) for text in texts for i in range(len(text) - size + 1))
+    return sum(list(text[i : i + size]) == list(line) for i in range(len(text) - size + 1))
 
 
-def counted(texts: Sequence[Sequence[int]], depth: int) -> SuffixAutomaton:
+def counted(text: Sequence[int], depth: int) -> SuffixAutomaton:
     automaton = SuffixAutomaton(depth)
-    for text in texts:
-        for token in text:
-            automaton.append(token)
-        automaton.end_text()
+    automaton.follow(text)
     return automaton
 
 
 @cases(150)
-@given(TEXTS, st.integers(2, 12), TEXT)
-def test_every_sequence_is_counted(texts: list[list[int]], depth: int, other: list[int]) -> None:
-    automaton = counted(texts, depth)
-    assert len(automaton.next) <= 2 * sum(map(len, texts)) + 1
-    for text in (*texts, other):
-        for start in range(len(text)):
+@given(TEXT, st.integers(2, 12), TEXT)
+def test_every_sequence_is_counted(text: list[int], depth: int, other: list[int]) -> None:
+    automaton = counted(text, depth)
+    assert len(automaton.next) <= 2 * len(text) + 1
+    for line in (text, other):
+        for start in range(len(line)):
             state = 0
-            for end in range(start + 1, min(start + depth, len(text)) + 1):
-                state = automaton.next[state].get(text[end - 1], -1)
-                assert (automaton.count[state] if state > 0 else 0) == occurrences(texts, text[start:end])
+            for end in range(start + 1, min(start + depth, len(line)) + 1):
+                state = automaton.next[state].get(line[end - 1], -1)
+                assert (automaton.count[state] if state > 0 else 0) == occurrences(text, line[start:end])
                 if state < 0:
                     break
 
 
 @cases(150)
-@given(TEXTS, st.integers(2, 12), TEXT)
-def test_the_longest_match_of_a_growing_text(texts: list[list[int]], depth: int, text: list[int]) -> None:
-    automaton, match = counted(texts, depth), (0, 0)
-    for end in range(1, len(text) + 1):
-        match = automaton.step(match, text[end - 1])
-        longest = max(m for m in range(min(depth, end) + 1) if not m or occurrences(texts, text[end - m : end]))
+@given(TEXT, st.integers(2, 12), TEXT)
+def test_the_longest_match_of_a_growing_text(text: list[int], depth: int, other: list[int]) -> None:
+    automaton, match = counted(text, depth), (0, 0)
+    for end in range(1, len(other) + 1):
+        match = automaton.step(match, other[end - 1])
+        longest = max(m for m in range(min(depth, end) + 1) if not m or occurrences(text, other[end - m : end]))
         assert match[1] == longest
         lengths = [m for _, shortest, longest in automaton.suffixes(match) for m in range(longest, shortest - 1, -1)]
         assert lengths == list(range(longest, 0, -1))
         for state, shortest, longest in automaton.suffixes(match):
-            assert {occurrences(texts, text[end - m : end]) for m in (shortest, longest)} == {automaton.count[state]}
+            assert {occurrences(text, other[end - m : end]) for m in (shortest, longest)} == {automaton.count[state]}
 
 
 def published(text: list[int], params: SuffixParams, room: int) -> list[tuple[float, list[tuple[int, int]]]]:
@@ -87,15 +83,15 @@ def published(text: list[int], params: SuffixParams, room: int) -> list[tuple[fl
         return after.most_common()
 
     drafts = []
-    for m in range(1, min(params.depth, len(text))):
-        limit = min(int(params.factor * m + params.offset + 1e-6), params.depth - m, params.nodes - 1)
+    for m in range(1, min(DEPTH, len(text))):
+        limit = min(int(params.factor * m), DEPTH - m, params.nodes - 1)
         draft: list[tuple[int, int]] = []
         open_: list[tuple[float, int, int, list[int]]] = []  # (−probability, order, parent, line)
         promised, node, reached, line, order = 0.0, 0, 1.0, text[-m:], 0
         while True:
             if len(line) - m < room and (node == 0 or line[-1] != EOS):
                 for token, count in children(line)[: None if params.tree else 1]:
-                    probability = reached * count / occurrences([text], line)
+                    probability = reached * count / occurrences(text, line)
                     if probability >= params.floor:
                         open_.append((-probability, order, node, [*line, token]))
                         order += 1
@@ -116,11 +112,9 @@ def published(text: list[int], params: SuffixParams, room: int) -> list[tuple[fl
     st.builds(
         SuffixParams,
         factor=st.sampled_from([0.5, 1.0, 2.0, 4.0]),
-        offset=st.sampled_from([-1.0, 0.0, 2.0]),
         floor=st.sampled_from([0.0, 0.1, 0.4]),
         tree=st.booleans(),
         nodes=st.sampled_from([1, 4, 12, 64]),
-        depth=st.sampled_from([3, 10, 64]),
     ),
     st.integers(0, 8),
 )
@@ -133,53 +127,13 @@ def test_the_draft_promises_most_of_all_lengths_of_the_match(text: list[int], pa
     assert drafted in [draft for promised, draft in drafts if promised > most - 1e-9] or (not drafted and most == 0)
 
 
-def test_an_answer_that_is_tried_again_is_drafted_from_the_first_try() -> None:
-    drafter, prompt = suffix(), [1, 2, 3]
-    first = [*prompt]
-    drafter.draft(drafting(first))
-    first += LINE
-    assert drafter.draft(drafting([*prompt, 5])).tokens == [5, 6, 7], "two tokens of match"
-    assert drafter.draft(drafting([*prompt, 5, 6, 7])).tokens == [7, 8, 9]
-
-
-def test_past_answers_are_bounded() -> None:
-    drafter = suffix(past=2)
-
-    def answer(*tokens: int) -> None:
-        text = [0]
-        drafter.draft(drafting(text))
-        text += tokens
-        drafter.draft(drafting(text))
-
-    for token in range(10, 100, 3):
-        answer(token, token + 1, token + 2)
-    drafter.draft(drafting([0, 0]))
-    assert 2 <= len(drafter._answers) <= 4
-    assert len(drafter._past.next) < 50
-    assert drafter.draft(drafting([1, 97])).tokens == [97, 98], "the latest is there"
-    assert drafter.draft(drafting([1, 10])).tokens == [10], "the first is not"
-    none = suffix(past=0)
-    none.draft(drafting([1, 2, 3]))
-    assert none.draft(drafting([4, 2])).tokens == [2]
-
-
-@pytest.mark.parametrize("settings", [{}, {"tree": True, "factor": 4.0, "floor": 0.0}])
-def test_the_same_question_again_takes_fewer_passes(settings: dict[str, Any]) -> None:
-    model = ToyModel(3, vocabulary=60, memory=4)
-    conversation = Conversation(model)
-    first = run_checked(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
-    second = run_checked(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
-    assert second.answer == first.answer == plain(model, [1, 2, 3], 60)
-    assert second.totals.steps * 2 < first.totals.steps
-
-
-def test_kept_answers_take_the_place_of_the_session_s() -> None:
+def test_past_answers_are_drafted_from() -> None:
     past = Past()
     past.add([(1, [*LINE, 3]), (2, [*LINE, 4]), (3, [*LINE, 4])])
     tokens = [1, *LINE[:3]]
     context = Context(tokens, ToyModel(1).open_session(), Sampling(), 8, frozenset({EOS}), past=past)
     assert suffix(factor=4).draft(context).tokens == [7, 8, 9, 4]
-    assert suffix(factor=4, past=0).draft(context).tokens == [7]
+    assert suffix(factor=4, past=False).draft(context).tokens == [7]
     tree = suffix(factor=4, tree=True, floor=0).draft(context)
     assert sorted(tree.tokens) == [3, 4, 7, 8, 9]
 
@@ -207,33 +161,29 @@ def test_the_pool_holds_the_latest_completions_of_each_key(text: list[int], n: i
 
 
 @cases(200)
-@given(FEW, st.integers(2, 6), st.integers(1, 3), st.integers(1, 12), st.integers(0, 8))
-def test_every_draft_is_a_verified_ngram(text: list[int], n: int, key: int, nodes: int, room: int) -> None:
-    tree = ngram(n=n, key=key, nodes=nodes).draft(drafting(text, room=room, eos=[3]))
+@given(FEW, st.integers(1, 12), st.integers(0, 8))
+def test_every_draft_is_a_verified_ngram(text: list[int], nodes: int, room: int) -> None:
+    tree = ngram(nodes=nodes).draft(drafting(text, room=room, eos=[3]))
     assert len(tree) <= nodes
     joined = ",".join(map(str, text)) + ","
     for line in lines(tree):
-        assert len(line) <= min(n - 1, room)
+        assert len(line) <= min(NGRAM - 1, room)
         assert ",".join(map(str, [text[-1], *line])) + "," in joined
         assert 3 not in line[:-1], "nothing after EOS"
 
 
 def test_the_longest_key_comes_first() -> None:
-    text = [1, 2, 3, 4, 9, 2, 3, 5, 9, 1, 2, 3]
-    assert lines(ngram(n=4, key=3, completions=1).draft(drafting(text))) == [[4], [5, 9, 1]]
-    assert lines(ngram(n=4, key=1, completions=1).draft(drafting(text))) == [[5, 9, 1]]
-    assert lines(ngram(n=4, key=3).draft(drafting(text, branching=False))) == [[4]]
-
-
-def test_a_miss_drafts_nothing() -> None:
-    assert len(ngram(n=3).draft(drafting([1, 2, 3, 4]))) == 1
+    one, other = [21, 22, 23, *range(30, 37)], [24, 23, *range(40, 48)]
+    text = [*one, *other, 21, 22, 23]
+    assert lines(ngram(nodes=30).draft(drafting(text))) == [one[KEY:], other[2:]]
+    assert lines(ngram().draft(drafting(text, branching=False))) == [one[KEY:]]
+    assert len(ngram().draft(drafting([1, 2, 3, 4]))) == 1, "a miss drafts nothing"
 
 
 def test_another_text_adds_to_what_is_known() -> None:
-    drafter = ngram(n=3, key=1)
-    drafter.draft(drafting([1, 2, 3, 4]))
-    assert lines(drafter.draft(drafting([7, 8, 1]))) == [[2, 3]], "the first text was forgotten"
-    assert lines(drafter.draft(drafting([1, 2, 5, 1]))) == [[2, 5], [2, 3]]
+    drafter = ngram()
+    drafter.draft(drafting([*range(30, 40)]))
+    assert lines(drafter.draft(drafting([7, 8, 30]))) == [[*range(31, 40)]], "the first text was forgotten"
 
 
 def test_the_pool_is_bounded() -> None:
@@ -388,25 +338,6 @@ def step(drafter: Jacobi, model: ToyModel, tokens: list[int]) -> list[int]:
     return tree.tokens[1:]
 
 
-@cases(80)
-@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 9), st.integers(1, 9), st.sampled_from(["text", "repeat"]))
-def test_a_block_of_k_takes_at_most_k_passes(seed: int, memory: int, vocabulary: int, k: int, start: str) -> None:
-    model = ToyModel(seed, memory=memory, vocabulary=vocabulary)
-    drafter, tokens = jacobi(tokens=k, slide=False, start=start), [0, 1, 0, 1, 1]
-    blocks: list[int] = []  # passes of each
-    ends = 0
-    for _ in range(40):
-        length = len(tokens)
-        block = step(drafter, model, tokens)
-        if length > ends - 1:  # no guess of the last block is left: a new one, K places behind the pending token
-            blocks.append(0)
-            ends = length + k
-        assert len(block) == ends - length, "the block ends where it ended"
-        blocks[-1] += 1
-    assert max(blocks) <= k
-    assert tokens[5:] == plain(model, [0, 1, 0, 1, 1], len(tokens) - 5)
-
-
 def test_the_next_guesses_are_the_choices() -> None:
     model, drafter, tokens = ToyModel(2, memory=3, vocabulary=50), jacobi(tokens=5), [1, 2, 3]
     block = step(drafter, model, tokens)
@@ -428,11 +359,9 @@ def test_a_right_block_is_taken_whole() -> None:
 
 def test_first_guesses() -> None:
     text = [4, 5, 6, 99, 7]
-    assert jacobi(tokens=3, start="repeat").draft(drafting(text)).tokens == [7, 7, 7, 7]
     drawn = jacobi(tokens=30).draft(drafting(text, eos=[99]))
     assert drawn == jacobi(tokens=30).draft(drafting(text, eos=[99]))
     assert set(drawn.tokens) == {4, 5, 6, 7}
-    assert drawn != jacobi(tokens=30, seed=1).draft(drafting(text, eos=[99]))
 
 
 def recycle(rows: dict[int, tuple[int, ...]] | None = None, **params: Any) -> Recycle:
@@ -451,7 +380,7 @@ def paths(tree: Tree) -> set[tuple[int, ...]]:
 def test_the_tree_is_the_most_probable_one(seed: int, nodes: int, room: int, branching: bool) -> None:
     rng = random.Random(seed)
     rows = {token: tuple(rng.sample(range(6), rng.randint(0, 4))) for token in range(6)}
-    tree = recycle(rows, nodes=nodes, shape="fixed", text=False).draft(drafting([0], room=room, branching=branching, eos=[5]))
+    tree = recycle(rows, nodes=nodes).draft(drafting([0], room=room, branching=branching, eos=[5]))
     # Every path there is, with the product of its ranks' shares.
     level: dict[tuple[int, ...], float] = {(0,): 1.0}
     everything = dict(level)
@@ -474,11 +403,11 @@ def test_every_evaluated_node_fills_its_row() -> None:
     model = ToyModel(1, memory=1, vocabulary=20)
     conversation = Conversation(model)
     evaluated = set()
-    for step in Generation(conversation, [1, 2, 3], "recycle", settings={"successors": 5, "text": False}, max_tokens=60):
+    for step in Generation(conversation, [1, 2, 3], "recycle", settings={"successors": 5}, max_tokens=60):
         evaluated |= set(step.tree.tokens)
-    drafter = conversation.drafter("recycle", {"successors": 5, "text": False})
+    drafter = conversation.drafter("recycle", {"successors": 5})
     assert isinstance(drafter, Recycle)
-    assert set(drafter._table._rows) == evaluated
+    assert set(drafter._table._rows) == evaluated | {1, 2}  # of the prompt
     for token in evaluated:
         assert drafter._table.row(token) == tuple(model.ranked([token])[:5])
 
@@ -499,7 +428,6 @@ def test_the_text_gives_first_successors() -> None:
     tree = recycle(nodes=8).draft(drafting([1, 2, 3, 1, 4, 1]))
     assert paths(tree) >= {(1, 4), (1, 2), (1, 2, 3), (1, 4, 1)}
     assert tree.tokens[1] == 4, "the latest first"
-    assert len(recycle(nodes=8, text=False).draft(drafting([1, 2, 3, 1, 4, 1]))) == 1
     # What the target thinks replaces it, and keeps its width.
     drafter = recycle({1: (7, 8)}, successors=2)
     assert drafter.draft(drafting([1, 9, 1])).tokens[:2] == [1, 9]

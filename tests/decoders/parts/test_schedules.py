@@ -1,4 +1,4 @@
-"""Parts of methods: draft lengths, costs, sizes, copies for a draft model, trees of guesses, drafting ahead."""
+"""Parts of methods: costs, sizes, copies for a draft model, trees of guesses, drafting ahead."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from hypothesis import strategies as st
 from specchat.backends import LoadOptions, Model, Sampling, Scores, Session, UserError, load_model
 from specchat.backends.info import MOST_NODES, least_share, plain_passes
 from specchat.decoders import Acceptance, Context, Conversation, Drafter, Generation, Step, Tree, Verified, encode_prompt
+from specchat.decoders.methods.auto.figures import PassCosts
 from specchat.decoders.methods.fusion import Fusion
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts import ahead as ahead_module
 from specchat.decoders.parts.ahead import Ahead, OwnThread
-from specchat.decoders.parts.cascade import Copies, Experience, grow_chain
-from specchat.decoders.parts.costs import PassCosts
-from specchat.decoders.parts.drafting import Trie, draw_tokens
-from specchat.decoders.parts.learned import LONGEST, Reliability, Shares
+from specchat.decoders.parts.cascade import Copies, grow_chain
+from specchat.decoders.parts.drafting import LONGEST, Reliability, Trie, draw_tokens
+from specchat.decoders.parts.growth import Shares
 from specchat.decoders.parts.position_tree import position_tree
 from specchat.decoders.parts.proposers import DraftModelProposer, FirstLayers, Guesses, Proposer
-from specchat.decoders.parts.schedules import Rates, Schedule, best_length
 from specchat.decoders.parts.sizes import Sizes
 
 from ...cases import FULL, cases
@@ -39,86 +38,17 @@ from ...fakes.models.toy import ToyModel, drafting
 from ...fakes.prompts import TEXTS
 
 
-def costs(one: float, per_node: float, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)) -> PassCosts:
-    """Costs that a target teaches whose passes take `one` and a constant more per further node."""
-    out = PassCosts()
-    for _ in range(30):
-        for size in sizes:
-            out.learn(size, one + per_node * (size - 1))
-    return out
-
-
-def test_costs_between_and_beyond_what_was_measured_lie_on_a_line() -> None:
-    passes = costs(10.0, 1.0, (1, 8, 16))
-    assert passes.seconds(1) == pytest.approx(10, rel=0.02)
-    assert passes.seconds(4) == pytest.approx(13, rel=0.02)
-    assert passes.seconds(16) == pytest.approx(25, rel=0.02)
-    assert passes.seconds(32) == pytest.approx(41, rel=0.02)
-    assert passes.seconds(0) == 0
-
-
-def test_costs_keep_the_dips_that_were_measured() -> None:
-    passes = PassCosts(((1, 10.0), (4, 24.0), (8, 19.0), (16, 40.0)))
-    assert passes.seconds(8) < passes.seconds(4)
-    assert [round(passes.seconds(n) / 10, 1) for n in (1, 4, 8, 16)] == pytest.approx([1, 2.4, 1.9, 4.0], abs=0.15)
-    for _ in range(40):
-        passes.learn(4, 15.0)
-    assert passes.seconds(4) == pytest.approx(15, abs=1), "passes while answering have the last word"
-
-
-def test_one_interrupted_pass_does_not_change_the_picture() -> None:
-    passes = costs(10.0, 1.0)
+@pytest.mark.parametrize("curve", [(), ((1, 10.0), (4, 24.0), (8, 19.0), (16, 40.0))])
+def test_costs_begin_with_the_load_and_follow_the_passes(curve: tuple[tuple[int, float], ...]) -> None:
+    passes = PassCosts(curve)
+    assert passes.seconds(5) == pytest.approx(22.75 if curve else 0), "what dips stays so"
+    assert passes.known == bool(curve)
+    for _ in range(60):
+        passes.learn(1, 20.0)
+        passes.learn(4, 30.0)
+    assert (passes.seconds(1), passes.seconds(4)) == pytest.approx((20, 30), abs=1)
     passes.learn(1, 5000.0)
-    assert passes.seconds(1) < 11
-    assert PassCosts().seconds(5) == 0
-    assert not PassCosts().known
-
-
-def test_rates_are_conditional_by_position() -> None:
-    rates = Rates()
-    for _ in range(400):
-        rates.learn(3, 2)  # the first two are always accepted, the third never
-    assert rates.at(0) > 0.99
-    assert rates.at(1) > 0.99
-    assert rates.at(2) < 0.01
-    assert rates.expected(3) == pytest.approx([1, 2, 3, 3], abs=0.05)
-    assert rates.at(9) == rates.at(2)
-
-
-def test_the_cost_schedule_finds_the_optimum_of_its_formula() -> None:
-    rates = Rates()
-    for i in range(3000):
-        rates.learn(8, min(8, i % 5))
-    passes, draft = costs(10.0, 0.4), 1.5
-    speeds = {k: rates.expected(8)[k] / (k * draft + passes.seconds(k + 1)) for k in range(1, 9)}
-    best = best_length(rates, passes, draft, 8)
-    assert best == max(speeds, key=lambda k: speeds[k])
-    assert 1 < best < 8
-
-
-def lengths(name: str, outcomes: list[bool]) -> list[int]:
-    """K of each round, where a round is accepted whole or not at all."""
-    schedule = Schedule(name)
-    out = []
-    for whole in outcomes:
-        k = schedule.length(4, 6)
-        out.append(k)
-        schedule.learn(k, k if whole else 0, k + 1, 1.0, [0.1] * k)
-    return out
-
-
-def test_the_published_schedules_step_as_published() -> None:
-    outcomes = [True, True, False, True, True, True, True, False, False]
-    assert lengths("constant", outcomes) == [4] * 9
-    assert lengths("plus-minus-one", outcomes) == [1, 2, 3, 2, 3, 4, 5, 6, 5]
-    assert lengths("heuristic", outcomes) == [4, 6, 6, 5, 6, 6, 6, 6, 5]
-    assert lengths("confidence", outcomes) == [6] * 9
-    assert lengths("plus-minus-one", [False] * 4) == [1, 1, 1, 1]
-    for accepted in (0, 2):
-        schedule = Schedule("heuristic")
-        assert schedule.length(4, 6) == 4
-        schedule.learn(2, accepted, 3, 0.1, [0.01])
-        assert schedule.length(4, 6) == 4, "a chain that the end cut short tells nothing"
+    assert passes.seconds(1) < 22, "one interrupted pass does not change the picture"
 
 
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
@@ -139,15 +69,23 @@ def chains(model: Model, make: Any, prompt: str, copies: Copies | None, **more: 
     list(answer)
     text = answer.tokens
     proposer: Proposer = make()
-    out, passes = [], 0
+    session: Any = conversation.session if isinstance(proposer, FirstLayers) else proposer.session  # type: ignore[attr-defined]
+    out, passes, evaluate = list[list[int]](), [0], session.evaluate
+
+    def counted(*args: Any, **options: Any) -> Scores:
+        passes[0] += 1
+        scores: Scores = evaluate(*args, **options)
+        return scores
+
     for end in range(len(tokens) + 1, len(text), max(1, (len(text) - len(tokens)) // 8)):
         conversation.session.rewind(0)
         conversation.session.prefill(text[: end - 1])
         context = context_of(model, conversation.session, text[:end], sampling, more.get("acceptance", Acceptance()))
+        session.evaluate = counted
         tree = grow_chain(proposer, context, 12, copies=copies)
+        session.evaluate = evaluate
         assert tree.parents == list(range(-1, len(tree) - 1))
         out.append(tree.tokens)
-        passes += len(proposer.seconds)
         if isinstance(proposer, FirstLayers):
             # What was foreseen in vain is gone: a full pass completes just the chain.
             assert tree.pre_evaluated == proposer.evaluated <= len(tree)
@@ -158,7 +96,7 @@ def chains(model: Model, make: Any, prompt: str, copies: Copies | None, **more: 
         proposer.settle(range(min(2, proposer.evaluated)))
     proposer.close()
     conversation.close()
-    return out, passes
+    return out, passes[0]
 
 
 SAMPLED = Sampling(temperature=0.8, seed=3)
@@ -170,7 +108,6 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("layers", [0, 4], ids=["draft", "first layers"])
 @pytest.mark.parametrize("row", range(len(WAYS)) if FULL else (0, 2))
 def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Model, layers: int, row: int) -> None:
@@ -178,7 +115,7 @@ def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Mo
         return FirstLayers(layers) if layers else DraftModelProposer(draft_model, 2048)
 
     alone, passes = chains(builtin_model, make, COPY, None, **WAYS[row])
-    helped, fewer = chains(builtin_model, make, COPY, Copies(Experience()), **WAYS[row])
+    helped, fewer = chains(builtin_model, make, COPY, Copies(), **WAYS[row])
     assert helped == alone, "another's guesses change nothing about a draft's own choices"
     assert passes == sum(len(chain) - 1 for chain in alone)
     assert fewer < passes / (1.5 if row else 2)
@@ -186,7 +123,7 @@ def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Mo
 
 def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
     text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3]
-    copies = Copies(Experience())
+    copies = Copies()
     copies.follow(text)
     line, chances = copies.after((), 20, frozenset())
     assert len(line) > 3
@@ -203,7 +140,7 @@ def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
 @cases(200)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.lists(st.integers(0, 3), max_size=6), st.integers(0, 12))
 def test_a_line_always_stood_behind_the_last_tokens(text: list[int], drafted: list[int], most: int) -> None:
-    copies = Copies(Experience())
+    copies = Copies()
     copies.follow(text)
     line, chances = copies.after(drafted, most, frozenset([3]))
     assert len(line) == len(chances) <= most
@@ -312,15 +249,12 @@ def test_a_trie_has_no_equal_siblings_and_keeps_its_budget() -> None:
     assert (trie.tree.tokens, trie.tree.parents) == ([9, 1, 2, 3, 4, 1], [-1, 0, 1, 2, 2, 3])
 
 
-LINES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), max_size=5)
-
-
-def test_drawn_tokens_are_of_the_text_and_repeat_by_seed() -> None:
+def test_drawn_tokens_are_of_the_text_and_repeat() -> None:
     text = [1, 2, 3, 99, 4]
-    drawn = draw_tokens(text, 50, 1, {99})
-    assert drawn == draw_tokens(text, 50, 1, {99}) != draw_tokens(text, 50, 2, {99})
+    drawn = draw_tokens(text, 50, {99})
+    assert drawn == draw_tokens(text, 50, {99})
     assert set(drawn) == {1, 2, 3, 4}
-    assert draw_tokens(text, 50, 1, {99}) != draw_tokens([*text, 4], 50, 1, {99}), "another place, other tokens"
+    assert draw_tokens(text, 50, {99}) != draw_tokens([*text, 4], 50, {99}), "another place, other tokens"
     assert drafting(text).pending == 4
 
 

@@ -152,15 +152,8 @@ def test_settings_for_other_engines() -> None:
     drafts = "--spec-type draft-simple --spec-draft-model small.gguf --spec-draft-n-max 16 --spec-draft-p-min 0.3"
     assert by["llama-server"][0] == drafts
     assert "--speculative-num-steps 4 --speculative-eagle-topk 1 --speculative-num-draft-tokens 5" in by["SGLang"][0]
-    assert "stays the same" in by["vLLM"][1]
-    assert all("draft pass per token" in note for _, note in by.values())
-    alone = elsewhere("draft", {"cascade": "off", "schedule": "constant"}, "small.gguf")
-    assert not any(note for _, note in alone.values())
     assert "assistant_early_exit=2" in elsewhere("early-exit", {"layers": "2"})["transformers"][0]
-    for skip in ("2-3", "3a,4-5,6m"):
-        for setting, note in elsewhere("early-exit", {"skip": skip}).values():
-            assert not setting
-            assert "cannot skip" in note
+    assert not any(setting for setting, _ in elsewhere("early-exit", {"skip": "3a,4-5,6m"}).values())
 
 
 @pytest.mark.parametrize(

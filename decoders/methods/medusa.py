@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....backends.base import Scores
-from ....backends.heads.base import PositionHead
-from ....option import option
-from ... import needs
-from ...base import Context, Drafter, Elsewhere
-from ...parts.drafting import node_budget
-from ...parts.elsewhere import as_chain, speculative
-from ...parts.position_tree import position_tree
-from ...parts.proposers import Proposer
-from ...tree import Tree
+from ...backends.base import Scores
+from ...backends.heads.base import PositionHead
+from ...option import option
+from .. import needs
+from ..base import Context, Drafter
+from ..parts.elsewhere import speculative
+from ..parts.position_tree import draft_positions
+from ..parts.proposers import Proposer
+from ..tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +66,12 @@ class Medusa(Drafter):
         return [{"width": "1"}, *({"nodes": nodes} for nodes in ("12", "24", "48"))]
 
     @classmethod
-    def elsewhere(cls, params: MedusaParams, draft_model: str) -> Elsewhere:
-        setting = speculative("medusa", model=draft_model, num_speculative_tokens=4)
-        return as_chain({"vLLM": (setting, "")}, params.width)
+    def elsewhere(cls, params: MedusaParams, draft_model: str) -> Mapping[str, str]:
+        return {"vLLM": speculative("medusa", model=draft_model, num_speculative_tokens=4)}
 
     def draft(self, context: Context) -> Tree:
-        params, head = self.params, context.head
+        head, floor = context.head, self.sizes.least(context, self.params.floor)
         assert isinstance(head, PositionHead)
-        positions, budget = min(head.positions, context.max_depth), node_budget(context, params.nodes)
-        if positions < 1 or budget < 2:
-            return Tree.root(context.pending)
-        proposer = HeadPositions(head)
+        positions = min(head.positions, context.max_depth)
         # The token at a position is not known yet: the pending token stands in, which penalties count anyway.
-        line = [context.pending] * (positions - 1)
-        guesses = proposer.begin(context, params.width if context.branching else 1, line)
-        return position_tree(context, guesses, budget, self.sizes.least(context, params.floor), proposer.distribution)
+        return draft_positions(HeadPositions(head), context, self.params, positions, context.pending, floor)

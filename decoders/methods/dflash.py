@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from ....backends.base import Scores
-from ....backends.heads.base import BlockHead, BlockSession
-from ....errors import shell_line
-from ....option import option
-from ... import needs
-from ...base import Context, Elsewhere
-from ...parts.drafting import Following, node_budget
-from ...parts.elsewhere import as_chain, llama_server, speculative
-from ...parts.growth import Grower, Growth
-from ...parts.position_tree import position_tree
-from ...parts.proposers import Proposer
-from ...tree import Tree
+from ...backends.base import Scores
+from ...backends.heads.base import BlockHead, BlockSession
+from ...errors import shell_line
+from ...option import option
+from .. import needs
+from ..base import Context
+from ..parts.drafting import Following
+from ..parts.elsewhere import llama_server, speculative
+from ..parts.growth import Grower, Growth
+from ..parts.position_tree import draft_positions
+from ..parts.proposers import Proposer
+from ..tree import Tree
 
 if TYPE_CHECKING:
-    from ....backends.heads.dflash.paths import PathBlockSession
+    from ...backends.heads.dflash.paths import PathBlockSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PathBlocks(HeadBlocks):
 
 class DFlash(Grower):
     """Each position's likeliest tokens, as a tree of the most probable paths. Where guesses do not depend on the token before,
-    any token may follow any token of the position before (see `position_tree`); otherwise each branch has its own guesses.
+    any token may follow any token of the position before (see `position_tree.py`); otherwise each branch has its own guesses.
 
     Example:
         text     The capital of France, then three masks
@@ -115,15 +115,14 @@ class DFlash(Grower):
         return [{"width": "1"}, *({"nodes": nodes} for nodes in ("12", "24", "48"))]
 
     @classmethod
-    def elsewhere(cls, params: DFlashParams, draft_model: str) -> Elsewhere:
+    def elsewhere(cls, params: DFlashParams, draft_model: str) -> Mapping[str, str]:
         block = f"--speculative-draft-model-path {shell_line(draft_model)} --speculative-num-draft-tokens {params.depth + 1}"
-        equivalents = {
-            "transformers": ("model.generate(**inputs, assistant_model=draft, speculation_type='dflash')", ""),
-            "llama-server": (llama_server("draft-dflash", draft_model, params.depth), "A DSpark drafter needs draft-dspark."),
-            "vLLM": (speculative("dflash", model=draft_model, num_speculative_tokens=params.depth), ""),
-            "SGLang": (f"--speculative-algorithm DFLASH {block}", ""),
+        return {
+            "transformers": "model.generate(**inputs, assistant_model=draft, speculation_type='dflash')",
+            "llama-server": llama_server("draft-dflash", draft_model, params.depth),
+            "vLLM": speculative("dflash", model=draft_model, num_speculative_tokens=params.depth),
+            "SGLang": f"--speculative-algorithm DFLASH {block}",
         }
-        return as_chain(equivalents, params.width)
 
     def prepare(self, context: Context) -> None:
         self._open(context)
@@ -134,13 +133,8 @@ class DFlash(Grower):
         if isinstance(proposer, PathBlocks):
             proposer.positions = positions
             return super().draft(context)
-        budget = node_budget(context, params.nodes)
-        if positions < 1 or budget < 2:
-            return Tree.root(context.pending)
         # The token at a position is not known yet: the pending token stands in, which penalties count anyway.
-        line = [context.pending] * (positions - 1)
-        guesses = proposer.begin(context, params.width if context.branching else 1, line)
-        return position_tree(context, guesses, budget, self._floor(context), proposer.distribution)
+        return draft_positions(proposer, context, params, positions, context.pending, self._floor(context))
 
     def _floor(self, context: Context) -> float:
         return self.sizes.least(context, self.params.floor)

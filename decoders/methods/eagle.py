@@ -10,22 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from ....backends.base import PREFILL_CHUNK, ROOT, Scores
-from ....backends.heads.base import Head, PathHead
-from ....option import option
-from ... import needs
-from ...base import Context, Elsewhere, Verified
-from ...parts.cascade import Copies, Experience
-from ...parts.drafting import Following, node_budget
-from ...parts.elsewhere import OLDER, as_chain, llama_server, sglang, speculative, with_note
-from ...parts.growth import Grower
-from ...parts.proposers import Proposer
-from ...tree import Tree
+from ...backends.base import PREFILL_CHUNK, ROOT, Scores
+from ...backends.heads.base import Head, PathHead
+from ...option import option
+from .. import needs
+from ..base import Context, Verified
+from ..parts.cascade import Copies
+from ..parts.drafting import Following, node_budget
+from ..parts.elsewhere import llama_server, sglang, speculative
+from ..parts.growth import Grower
+from ..parts.proposers import Proposer
+from ..tree import Tree
 
 if TYPE_CHECKING:
-    from ....backends.heads.sessions import HeadSession
+    from ...backends.heads.sessions import HeadSession
 
 CPU_FLOOR, SMALL_FLOOR = 0.1, 0.3
 """Least probabilities of a path on a CPU, where a node also costs a part of a pass of the head; the second one with a small
@@ -37,9 +36,6 @@ SMALL = 50_000_000
 
 COPIES = 2.0
 """Least number of right tokens that prompt lookup must expect in order to draft in the head's place."""
-
-_experience: WeakKeyDictionary[Head, Experience] = WeakKeyDictionary()
-"""Experience with each head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,49 +120,43 @@ class Eagle(Grower):
         return [chain, *({"nodes": nodes, "depth": depth} for nodes in ("12", "24", "48") for depth in ("4", "6"))]
 
     @classmethod
-    def elsewhere(cls, params: EagleParams, draft_model: str) -> Elsewhere:
-        equivalents = {
-            "llama-server": (llama_server("draft-eagle3", draft_model, params.depth), ""),
-            "vLLM": (speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth), OLDER),
+    def elsewhere(cls, params: EagleParams, draft_model: str) -> Mapping[str, str]:
+        return {
+            "llama-server": llama_server("draft-eagle3", draft_model, params.depth),
+            "vLLM": speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth),
+            "SGLang": sglang("EAGLE3", draft_model, params.depth, params.width, params.nodes),
         }
-        tree = sglang("EAGLE3", draft_model, params.depth, params.width, params.nodes)
-        trees = {**as_chain(equivalents, params.width), "SGLang": (tree, OLDER)}
-        return with_note(trees, "There, the head drafts copied passages too.") if params.cascade else trees
 
     def __init__(self, params: EagleParams | None = None) -> None:
         super().__init__(params)
         self._head: Head | None = None
         self._copies: Copies | None = None
-        self._expected: tuple[list[int], list[float]] = [], []
-        """The line that prompt lookup expects in this step, and for each of its tokens the probability that the text continues
-        up to it."""
+        self._expected: list[int] = []
+        """The line that prompt lookup expects in this step."""
 
     def draft(self, context: Context) -> Tree:
         self._open(context)
-        self._expected = [], []
+        self._expected = []
         if self.params.cascade and self._copies is not None:
             self._copies.follow(context.tokens)
             most = min(node_budget(context, self.params.nodes) - 1, context.max_depth)
-            self._expected = line, chances = self._copies.after((), most, context.eos_ids)
+            self._expected, chances = self._copies.after((), most, context.eos_ids)
             if sum(chances) >= COPIES:
                 self._growths = {}
                 self._tree = None
-                return Tree.chain(context.pending, line)
+                return Tree.chain(context.pending, self._expected)
         return super().draft(context)
 
     def learn(self, verified: Verified) -> None:
         super().learn(verified)
-        line, chances = self._expected
+        line, path = self._expected, verified.path
         if self._copies is None or not line:
             return
-        # Lookup learns from every step, also from the head's; no costs, so that drafts are the same in every run.
-        path = verified.path
+        # Lookup learns from every step, also from the head's.
         follows = [*(verified.tree.tokens[node] for node in path[1:]), verified.chosen[path[-1]]]
-        right = next((i for i, (guess, token) in enumerate(zip(line, follows, strict=False)) if guess != token), None)
-        if right is None:
-            right = min(len(line), len(follows))
-            chances = chances[:right]
-        self._copies.learn(chances, right, 0.0)
+        pairs = enumerate(zip(line, follows, strict=False))
+        right = next((i for i, (guess, token) in pairs if guess != token), min(len(line), len(follows)))
+        self._copies.learn(min(len(line), len(follows)), right)
 
     def _floor(self, context: Context) -> float:
         model = context.model
@@ -185,7 +175,7 @@ class Eagle(Grower):
             self.close()
             self._proposers = {self.name: HeadProposer(head, context.session.context)}
             self._head = head
-            self._copies = Copies(_experience.setdefault(head, Experience()))
+            self._copies = Copies()
         return self._proposers
 
     def close(self) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....option import option
-from ... import needs
-from ...base import Elsewhere
-from ...parts.elsewhere import as_chain, sglang, speculative
+from ...option import option
+from .. import needs
+from ..parts.elsewhere import sglang, speculative
 from .eagle import Eagle, EagleParams
 
 
@@ -51,14 +50,10 @@ class Mtp(Eagle):
         return [*chains, *({"nodes": nodes} for nodes in ("6", "12", "24"))]
 
     @classmethod
-    def elsewhere(cls, params: EagleParams, draft_model: str) -> Elsewhere:
-        equivalents = {
-            "transformers": (
-                "model.generate(**inputs, use_mtp=True)",
-                "It drafts as many tokens as there are MTP layers, usually one.",
-            ),
-            "llama-server": (f"--spec-type draft-mtp --spec-draft-n-max {params.depth}", ""),
-            "vLLM": (speculative("mtp", num_speculative_tokens=params.depth), ""),
+    def elsewhere(cls, params: EagleParams, draft_model: str) -> Mapping[str, str]:
+        return {
+            "transformers": "model.generate(**inputs, use_mtp=True)",
+            "llama-server": f"--spec-type draft-mtp --spec-draft-n-max {params.depth}",
+            "vLLM": speculative("mtp", num_speculative_tokens=params.depth),
+            "SGLang": sglang("EAGLE", "", params.depth, params.width, params.nodes),
         }
-        tree = sglang("EAGLE", "", params.depth, params.width, params.nodes)
-        return {**as_chain(equivalents, params.width), "SGLang": (tree, "")}

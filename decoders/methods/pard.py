@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....option import option
-from ... import needs
-from ...base import Context, Drafter, Elsewhere
-from ...parts.drafting import node_budget
-from ...parts.elsewhere import as_chain, speculative
-from ...parts.position_tree import position_tree
-from ...parts.proposers import DraftModelProposer, require_same_tokens
-from ...tree import Tree
+from ...option import option
+from .. import needs
+from ..base import Context, Drafter
+from ..parts.elsewhere import speculative
+from ..parts.position_tree import draft_positions
+from ..parts.proposers import DraftModelProposer, require_same_tokens
+from ..tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +52,23 @@ class Pard(Drafter):
         return [{"nodes": nodes} for nodes in ("8", "16", "32")]
 
     @classmethod
-    def elsewhere(cls, params: PardParams, draft_model: str) -> Elsewhere:
-        setting = speculative("draft_model", model=draft_model, num_speculative_tokens=params.tokens, parallel_drafting=True)
-        return as_chain({"vLLM": (setting, "")}, params.width)
+    def elsewhere(cls, params: PardParams, draft_model: str) -> Mapping[str, str]:
+        settings = {"num_speculative_tokens": params.tokens, "parallel_drafting": True}
+        return {"vLLM": speculative("draft_model", model=draft_model, **settings)}
 
     def __init__(self, params: PardParams | None = None) -> None:
         super().__init__(params)
         self._proposer: DraftModelProposer | None = None
-        self._drafting = False
-        """Whether there was room to draft in this round; else the proposer's note is from another round."""
 
     def prepare(self, context: Context) -> None:
         self._open(context)
 
     def draft(self, context: Context) -> Tree:
-        params = self.params
         proposer, mask = self._open(context)
         # The pending token predicts the first position, so K of them take K - 1 masks.
-        positions = min(params.tokens, context.max_depth, max(1, proposer.capacity(context)))
-        budget = node_budget(context, params.nodes)
-        self._drafting = positions > 0 and budget > 1
-        if not self._drafting:
-            return Tree.root(context.pending)
-        guesses = proposer.begin(context, params.width if context.branching else 1, [mask] * (positions - 1))
-        tree = position_tree(context, guesses, budget, self.sizes.least(context, params.floor), proposer.distribution)
+        positions = min(self.params.tokens, context.max_depth, max(1, proposer.capacity(context)))
+        floor = self.sizes.least(context, self.params.floor)
+        tree = draft_positions(proposer, context, self.params, positions, mask, floor)
         proposer.settle([0])
         return tree
 
@@ -92,7 +84,7 @@ class Pard(Drafter):
 
     @property
     def note(self) -> str:
-        return self._proposer.note if self._proposer is not None and self._drafting else ""
+        return self._proposer.note if self._proposer is not None else ""
 
     def close(self) -> None:
         if self._proposer is not None:

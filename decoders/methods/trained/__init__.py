@@ -1,1 +1,0 @@
-"""Methods that draft with a drafter trained for the target."""
