@@ -37,15 +37,13 @@ class Acceptance:
 
     rule: Rule = "exact"
     """exact: if it is the target's own choice; rejection: with a probability that follows from p and q, else draw from the
-    residual; soft and typical are lossy."""
+    residual (whole paths from the leaves up; token by token from the root down where branches share draws); soft and typical
+    are lossy."""
     beta: float = 0.0
     """soft: accept iff q ≤ p or 1 − p/q < beta; 0 accepts only q ≤ p, 1 all."""
     epsilon: float = 0.3
     """typical, with `delta`: accept iff p > min(epsilon, delta · exp(−entropy of p))."""
     delta: float = 0.09
-    by_token: bool = False
-    """rejection: test one token at a time from the root down, with probability min(1, p/q). Otherwise whole paths are tested
-    from the leaves up, which accepts more."""
 
     @property
     def label(self) -> Label:
@@ -65,21 +63,17 @@ class Acceptance:
                 return f"soft:{self.beta:g}"
             case "typical":
                 return f"typical:{self.epsilon:g},{self.delta:g}"
-            case "rejection" if self.by_token:
-                return "rejection:token"
             case rule:
                 return rule
 
     @classmethod
     def parse(cls, text: str) -> Acceptance:
-        """Read a rule from text: exact, rejection, rejection:token, soft:BETA, typical or typical:EPSILON,DELTA.
+        """Read a rule from text: exact, rejection, soft:BETA, typical or typical:EPSILON,DELTA.
 
         Raises:
             UserError: the text is none of these, or a number is malformed or out of range.
         """
         rule, _, numbers = text.strip().lower().partition(":")
-        if (rule, numbers) == ("rejection", "token"):
-            return cls("rejection", by_token=True)
         try:
             values = [float(number) for number in numbers.split(",") if number.strip()]
         except ValueError:
@@ -96,8 +90,8 @@ class Acceptance:
                 if 0 <= epsilon <= 1 and delta >= 0:
                     return cls("typical", epsilon=epsilon, delta=delta)
         raise UserError(
-            "accept is exact, rejection, soft:BETA with BETA from 0 to 1, typical:EPSILON,DELTA such as typical:0.3,0.09, or "
-            f"rejection:token, not {text!r}."
+            "accept is exact, rejection, soft:BETA with BETA from 0 to 1, or typical:EPSILON,DELTA such as typical:0.3,0.09, "
+            f"not {text!r}."
         )
 
 
@@ -144,7 +138,7 @@ def accept(
         indices of the accepted nodes, node 0 first, and the next pending token.
     """
     children = tree.children()
-    if rule.rule == "rejection" and not rule.by_token and not sampling.greedy and tree.apart:
+    if rule.rule == "rejection" and not sampling.greedy and tree.apart:
         return _traverse(tree, scores, sampling, children, histories)
     path = [0]
     while True:

@@ -15,7 +15,7 @@ from ..errors import UserError, did_you_mean
 from ..option import Option, declared_options
 from ..option import option as option
 from .acceptance import EXACT, Acceptance
-from .needs import Need, TrainedDrafter
+from .needs import Need
 from .parts.sizes import Sizes
 from .tree import Tree
 
@@ -51,11 +51,6 @@ class Context:
     """Past answers to draft from as well, if any."""
     matcher: Matcher | None = None
     """The constraint on the answer, if any, advanced to the end of `tokens`."""
-
-    @property
-    def draft_model(self) -> Model | None:
-        """The first draft model, for the methods that draft with one."""
-        return self.draft_models[0] if self.draft_models else None
 
     @property
     def pending(self) -> int:
@@ -191,11 +186,6 @@ class Drafter(ABC):
     def needs(cls, *kinds: type[Need]) -> bool:
         """Return whether it has a requirement of one of these kinds."""
         return any(isinstance(need, kinds) for need in cls.requires)
-
-    @classmethod
-    def head_kind(cls) -> str:
-        """Return the kind of trained drafter that it drafts with; "" for none."""
-        return next((need.kind for need in cls.requires if isinstance(need, TrainedDrafter)), "")
 
     def prepare(self, context: Context) -> None:  # noqa: B027
         """Open resources such as a draft model's cache. Called when the method is chosen, so no step's time includes it.

@@ -24,9 +24,7 @@ from .stats import Totals
 from .step import StepRecord
 from .text import Stops, joined
 from .tree import Tree
-from .verifying.clock import ProbabilityRecorder, StepClock
-from .verifying.passes import SideGuard
-from .verifying.verify import verify
+from .verify import StepClock, end_at_near_tie, verify
 
 if TYPE_CHECKING:
     from ..backends.grammars.constraint import Constraint
@@ -124,8 +122,11 @@ class Generation(Iterator[Step]):
         self.reused = conversation.session.align(prompt[:-1], blocks=self._blocks)
         """Number of prompt tokens that were already in the cache."""
         self.prefill_seconds = 0.0
-        self.recorder = ProbabilityRecorder()
-        self._ties = SideGuard(able.near_tie) if able.exact and able.near_tie else None
+        self.records_probabilities = False
+        """Whether steps have the target's probabilities of the tokens that they verified."""
+        self.recording_seconds = 0.0
+        """Seconds of recording them, which no step counts."""
+        self._guard = partial(end_at_near_tie, able.near_tie) if able.exact and able.near_tie else None
         self.output = Output(
             model,
             prompt,
@@ -210,7 +211,7 @@ class Generation(Iterator[Step]):
                 return self._hand_over()
             case Stage.FORCED:
                 assert self._forced is not None
-                return self._append(self.drafter, self._forced, StepClock(self.conversation.session, self.recorder))
+                return self._append(self.drafter, self._forced, StepClock(self.conversation.session))
             case Stage.SPECULATE:
                 return self._speculate()
             case Stage.ENDED:
@@ -282,7 +283,7 @@ class Generation(Iterator[Step]):
             drafter, tokens = self._settled
             self._settled = None
             outcome = StepOutcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
-            step = self._append(drafter, outcome, StepClock(self.conversation.session, self.recorder))
+            step = self._append(drafter, outcome, StepClock(self.conversation.session))
             self.output.closing = False
         if self._cancelled:
             self.output.reason = "cancelled"
@@ -302,10 +303,11 @@ class Generation(Iterator[Step]):
     def _speculate(self) -> Step:
         """Draft and verify one tree."""
         session = self.conversation.session
-        clock = StepClock(session, self.recorder, self.prompt_tokens)
+        clock = StepClock(session, self.prompt_tokens)
         if self._reads and session.length < len(self.tokens) - 1:  # tokens that a constraint wrote
             session.prefill(self.tokens[session.length : -1])
-        outcome = self.drafter.step(self._context(), partial(verify, clock=clock, recorder=self.recorder, guard=self._ties))
+        run = partial(verify, clock=clock, guard=self._guard, records=self.records_probabilities)
+        outcome = self.drafter.step(self._context(), run)
         return self._append(self.drafter, outcome, clock)
 
     def _max_depth(self) -> int:
@@ -345,6 +347,7 @@ class Generation(Iterator[Step]):
         elif len(new) < most and output.reason is None:
             self._rewind()
         spent = clock.stop()
+        self.recording_seconds += clock.excluded
         self.prefill_seconds += clock.prefill_seconds
         step = Step(
             drafter.name,

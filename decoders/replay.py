@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..backends.base import ROOT, Layers, Model, Sampling, Scores, Session
@@ -18,10 +19,7 @@ from .needs import DraftModel, EarlyStop, TrainedDrafter
 from .registry import methods
 from .stats import Totals
 from .step import StepRecord
-from .tree import Tree
-from .verifying.clock import ProbabilityRecorder, StepClock
-from .verifying.passes import Guard, Pass
-from .verifying.verify import verify
+from .verify import Pass, StepClock, verify
 
 if TYPE_CHECKING:  # NumPy, which listing the methods should not import
     from .past.index import Past
@@ -104,8 +102,7 @@ def replaying(
     blank = BlankSession(size, max(256, 1 + max(record)))
     session = blank if over is None else over.open_session(min(over.info.context, size))
     start = len(prompt)
-    recorder = ProbabilityRecorder()
-    guard = RecordGuard(record, blank if over is not None and forced else None, recorder)
+    unchosen = blank if over is not None and forced else None
     try:
         forward = session.forward_seconds
         session.align(record[:start], start)
@@ -116,9 +113,10 @@ def replaying(
         tokens = record[: start + 1]
         while (left := len(record) - len(tokens)) > 0:
             depth = SLACK if over is None else min(SLACK, session.context - session.length - 1)
-            clock = ReplayClock(session, recorder, over is not None)
+            clock = ReplayClock(session, over is not None)
+            guard = partial(follow_record, record, unchosen, clock)
             context = Context(tokens, session, Sampling(), depth, ends, branching, model=over, past=past)
-            outcome = verify(drafter, context, clock, recorder, guard).first(left)
+            outcome = verify(drafter, context, clock, guard=guard).first(left)
             tokens.extend(outcome.tokens)
             totals.add(StepRecord(drafter.name, **outcome.record(), **clock.stop()))
             yield totals
@@ -197,8 +195,8 @@ class BlankScores(Scores):
 class ReplayClock(StepClock):
     """A clock that counts learning as drafting, and the passes' seconds only if a model runs them (`real`)."""
 
-    def __init__(self, session: Session, recorder: ProbabilityRecorder, real: bool) -> None:
-        super().__init__(session, recorder)
+    def __init__(self, session: Session, real: bool) -> None:
+        super().__init__(session)
         self._real = real
 
     def verified(self, running: Pass) -> tuple[float, float]:
@@ -212,34 +210,22 @@ class ReplayClock(StepClock):
         return spent | {"draft_seconds": every - self.verify_seconds, "forward_seconds": real, "other_seconds": 0.0}
 
 
-class RecordGuard(Guard):
-    """A guard that replaces the model's choice by the record's next token at every node whose path is on the record.
+def follow_record(
+    record: Sequence[int], unchosen: BlankSession | None, clock: StepClock, running: Pass, chosen: list[int], path: list[int]
+) -> list[int]:
+    """Choose the record's next token at every node whose path is on the record, and follow these choices: a `Guard`.
 
     Args:
         record: prompt and answer.
-        forced: takes the model's place at the other nodes, and for the drafters' learning.
-        recorder: its seconds, which no step counts, include the guard's.
+        unchosen: takes the model's place at the other nodes, and for the drafters' learning.
+        clock: of the step, which does not count this.
+        running, chosen, path: those of a guard.
     """
-
-    def __init__(self, record: Sequence[int], forced: BlankSession | None, recorder: ProbabilityRecorder) -> None:
-        self._record = record
-        self._forced = forced
-        self._recorder = recorder
-
-    def checked(self, running: Pass, chosen: list[int], path: list[int]) -> list[int]:
-        started = time.perf_counter()
-        tree = running.tree
-        if self._forced is not None:
-            running.scores = self._forced.scores(range(len(tree)))
-            chosen[:] = running.scores.choose(running.context.sampling)
-        _correct(chosen, tree, self._record, len(running.context.tokens) - 1)
-        path = walk(tree, chosen)
-        self._recorder.seconds += time.perf_counter() - started
-        return path
-
-
-def _correct(chosen: list[int], tree: Tree, record: Sequence[int], position: int) -> None:
-    """Choose the record's next token at every node whose path is on the record; node 0 is at index `position` of it."""
+    started = time.perf_counter()
+    tree, position = running.tree, len(running.context.tokens) - 1
+    if unchosen is not None:
+        running.scores = unchosen.scores(range(len(tree)))
+        chosen[:] = running.scores.choose(running.context.sampling)
     on_record: list[bool] = []
     for node, (parent, depth) in enumerate(zip(tree.parents, tree.depths(), strict=True)):
         at = position + depth
@@ -247,3 +233,6 @@ def _correct(chosen: list[int], tree: Tree, record: Sequence[int], position: int
         on_record.append(at + 1 < len(record) and above and tree.tokens[node] == record[at])
         if on_record[node]:
             chosen[node] = record[at + 1]
+    path = walk(tree, chosen)
+    clock.excluded += time.perf_counter() - started
+    return path

@@ -105,7 +105,7 @@ class Lane:
         self.compare = request.compare
         self.pace = request.pace
         self.next = 0.0
-        generation.recorder.on = request.record_probabilities
+        generation.records_probabilities = request.record_probabilities
 
     def close(self) -> None:
         """Free the KV cache."""
@@ -228,7 +228,7 @@ class Lanes:
     def record_probabilities(self, request: RecordProbabilities) -> None:
         """Switch the recording of probabilities in a running answer on or off."""
         if (lane := self._find(request.id)) is not None and lane.generation is not None:
-            lane.generation.recorder.on = request.on
+            lane.generation.records_probabilities = request.on
 
     def measure_gap(self, request: MeasureGap) -> None:
         """Measure the logit gap between two tokens in a pass that no lane is charged for."""
@@ -287,11 +287,11 @@ class Lanes:
 
     def _turn(self, lane: Lane, generation: Generation) -> None:
         """Run a pass on the lane's clock, and post the resulting events."""
-        before, recording = generation.prefill_seconds, generation.recorder.seconds
+        before, recording = generation.prefill_seconds, generation.recording_seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
             step = generation.advance()
-            seconds = self._clock() - start - (generation.recorder.seconds - recording)
+            seconds = self._clock() - start - (generation.recording_seconds - recording)
             lane.clock += seconds
             lane.busy_seconds += seconds
             if generation.prefill_seconds > before:

@@ -26,7 +26,7 @@ from specchat.backends.hf.prove import Proven, unknown_lengths, with_bits
 from specchat.backends.info import NOT_NUMBERS, flops
 from specchat.backends.loading import builtin_path
 from specchat.decoders import Conversation, Generation
-from specchat.decoders.needs import PardModel
+from specchat.decoders.needs import PardModel, TrainedDrafter
 from specchat.decoders.registry import methods, unavailable
 from specchat.engine.lanes import logit_gap, step_probs
 from specchat.engine.messages import MeasureGap, ScoreStep
@@ -275,7 +275,7 @@ def own(folder: Path, prompt: Sequence[int], count: int) -> list[int]:
 def drafting(model: Model) -> list[str]:
     names = []
     for name, method in methods().items():
-        offered = method.label == "identical" and not (method.head_kind() or method.needs(PardModel))
+        offered = method.label == "identical" and not method.needs(TrainedDrafter, PardModel)
         if offered and not unavailable(method, model.info.capabilities, draft_model=True):
             names.append(name)
     return names

@@ -28,7 +28,7 @@ from specchat.decoders.past.segment import DEEPEST, Segment
 from specchat.decoders.replay import replay
 from specchat.decoders.stats import Totals
 from specchat.decoders.step import StepRecord
-from specchat.decoders.verifying.passes import Pass
+from specchat.decoders.verify import Pass
 
 from ..cases import cases
 from ..fakes.models.toy import ToyModel
@@ -62,7 +62,7 @@ def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: s
     text = "Repeat this: the cat sat on the mat, the dog sat on the cat, the cat sat on the mat."
     prompt = encode_prompt(builtin_model, text)
     generation = Generation(Conversation(builtin_model), prompt, method, **ending)
-    generation.recorder.on = True
+    generation.records_probabilities = True
     steps = list(generation)
     totals = generation.totals
     assert [token for step in steps for token in step.tokens] == generation.answer
@@ -322,7 +322,7 @@ def test_a_pass_that_takes_text_along_is_no_drafting(builtin_model: Model, monke
 
     monkeypatch.setattr(Pass, "evaluate", slow)
     monkeypatch.setattr(TreeSession, "exact", lambda session, path: 1)
-    for module in ("replay", "verifying.clock"):
+    for module in ("replay", "verify"):
         monkeypatch.setattr(f"specchat.decoders.{module}.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
     totals = replay([5, 6], [7, 8, 9, 8, 9, 8, 9, EOS], Drafting(), eos_ids=(EOS,), over=builtin_model, forced=True)
     assert max(along) > 0

@@ -15,7 +15,7 @@ import pytest
 
 from specchat.backends import Model, Sampling, UserError
 from specchat.decoders import Conversation, Drafter, Generation, describe_params, encode_prompt, parse_params, registry
-from specchat.decoders.needs import DraftModel, PardModel
+from specchat.decoders.needs import DraftModel, PardModel, TrainedDrafter
 from specchat.decoders.parts.cascade import SCHEDULES
 from specchat.decoders.registry import methods, unavailable
 from specchat.option import Option, declared_options
@@ -101,7 +101,8 @@ def test_all_settings_at_the_ends_of_their_ranges(runtime: str, name: str) -> No
     """`recycle nodes=256` asked llama.cpp for 214 leaves. There the model drafts for itself, with all its branches alive."""
     method = methods()[name]
     target, draft = (tiny_llama(),) * 2 if runtime == "llama.cpp" else (tiny_model("llama"), smaller_model("llama"))
-    head = tiny_head(kind) if (kind := method.head_kind()) and runtime == "transformers" else None
+    kind = next((need.kind for need in method.requires if isinstance(need, TrainedDrafter)), None)
+    head = tiny_head(kind) if kind and runtime == "transformers" else None
     if unavailable(method, target.info.capabilities, draft_model=True, pard=True, head=head.info if head else None) or (
         runtime == "llama.cpp" and method.needs(PardModel)
     ):
