@@ -40,12 +40,9 @@ class Conversation:
         """
         self.model = model
         self._load_drafts = draft_model if callable(draft_model) else None
-        self.draft_models: Sequence[Model] = ()
+        loaded = () if draft_model is None or callable(draft_model) else draft_model
+        self.draft_models: Sequence[Model] = (loaded,) if isinstance(loaded, Model) else tuple(loaded)
         """The draft models that are loaded."""
-        if isinstance(draft_model, Model):
-            self.draft_models = (draft_model,)
-        elif draft_model is not None and not callable(draft_model):
-            self.draft_models = tuple(draft_model)
         self._offered = head if not isinstance(head, Head) else None
         self.head = head if isinstance(head, Head) else None
         """The trained drafter whose states the session hands out."""
@@ -58,17 +55,6 @@ class Conversation:
             return self.model.open_session(context)
         return self.model.open_session(context, self.head.info.taps)
 
-    def _load_head(self) -> None:
-        """Load the offered trained drafter. Only now, as handing out states costs time in every pass."""
-        assert self._offered is not None
-        self.head = self._offered()
-        self._offered = None
-        if self.head is not None:
-            new = self._open(self.session.context)
-            self.forget_drafters()
-            self.session.close()
-            self.session = new
-
     def drafter(self, name: str, settings: Mapping[str, Any] | None = None) -> Drafter:
         """Return the drafter with this name and these settings, including what it has learned in this conversation.
 
@@ -77,7 +63,13 @@ class Conversation:
         """
         method = registry.get(name)
         if method.needs(TrainedDrafter) and self._offered is not None:
-            self._load_head()
+            self.head = self._offered()
+            self._offered = None
+            if self.head is not None:  # only now, as handing out states costs time in every pass
+                new = self._open(self.session.context)
+                self.forget_drafters()
+                self.session.close()
+                self.session = new
         if method.needs(DraftModel) and self._load_drafts is not None:
             self.draft_models = tuple(self._load_drafts())
             self._load_drafts = None
@@ -91,12 +83,10 @@ class Conversation:
         if reason:
             raise UserError(f"The method {name} is not available here: {reason}")
         params = parse_params(method, dict(settings or {}))
-        drafter = self._drafters.get(name)
-        if drafter is None:
-            drafter = self._drafters[name] = method(params)
-        elif drafter.params != params:
-            drafter.params = params
-        return drafter
+        if name not in self._drafters:
+            self._drafters[name] = method(params)
+        self._drafters[name].params = params
+        return self._drafters[name]
 
     def forget(self) -> None:
         """Start over with an empty cache and new drafters in the same memory."""
@@ -111,8 +101,7 @@ class Conversation:
 
     def close(self) -> None:
         """Free the KV cache and the drafters' resources."""
-        for drafter in self._drafters.values():
-            drafter.close()
+        self.forget_drafters()
         self.session.close()
 
 

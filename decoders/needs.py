@@ -27,11 +27,6 @@ class Present:
     head: HeadName | None = None
     """The trained drafter, if there is one."""
 
-    @property
-    def loaded(self) -> HeadName | None:
-        """A trained drafter that was loaded with `--draft-model`: not an MTP layer, which is part of the model."""
-        return None if self.head is None or self.head.kind == "mtp" else self.head
-
 
 class Need(ABC):
     """A requirement of a method."""
@@ -69,11 +64,7 @@ class DraftModel(Need):
     """A second, smaller model."""
 
     def lacks(self, present: Present) -> str:
-        if present.draft_model:
-            return ""
-        if (head := present.loaded) is not None:
-            return f"it needs a draft model, and {head.name} is a trained drafter ({head.title}). Use the method {head.kind}."
-        return "it needs a draft model. Load one with --draft-model."
+        return "" if present.draft_model else "it needs a draft model. Load one with --draft-model."
 
 
 class PardModel(Need):
@@ -100,6 +91,4 @@ class TrainedDrafter(Need):
             return ""
         if self.kind == "mtp":
             return "it needs an MTP layer in the model's own checkpoint, and no other trained drafter as --draft-model."
-        loaded = present.loaded
-        instead = f", and {loaded.name} ({loaded.title}) is loaded" if loaded is not None else ""
-        return f"it needs {TRAINED[self.kind]}{instead}. Load one with --draft-model."
+        return f"it needs {TRAINED[self.kind]}. Load one with --draft-model."

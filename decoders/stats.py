@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from ..backends.info import MOST_NODES, plain_passes
 from .step import StepRecord
@@ -35,13 +35,8 @@ class Share:
 
     def plus(self, other: Share, part: float = 1.0) -> Share:
         """Add a part of another share; a part of −1 subtracts it."""
-        return Share(
-            max(0, self.tokens + round(other.tokens * part)),
-            *(
-                max(0.0, getattr(self, name) + getattr(other, name) * part)
-                for name in ("passes", "seconds", "drafted", "accepted")
-            ),
-        )
+        tokens, *rest = (max(0.0, mine + its * part) for mine, its in zip(astuple(self), astuple(other), strict=True))
+        return Share(round(tokens), *rest)
 
     @property
     def tokens_per_pass(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 import regex
@@ -31,12 +31,8 @@ class Stops:
     """
 
     def __init__(self, strings: Sequence[str] = ()) -> None:
-        if "" in strings:
-            raise UserError("A stop string is empty. Give the text to stop at.")
-        if len(strings) > MOST_STOPS:
-            raise UserError(f"There are {len(strings):,} stop strings; the limit is {MOST_STOPS}. Remove some.")
-        if (longest := max(map(len, strings), default=0)) > LONGEST:
-            raise UserError(f"A stop string has {longest:,} characters; the limit is {LONGEST:,}. Shorten it.")
+        if len(strings) > MOST_STOPS or not all(1 <= len(string) <= LONGEST for string in strings):
+            raise UserError(f"Stop strings have 1 to {LONGEST:,} characters, and there are at most {MOST_STOPS}. Change them.")
         self._strings = tuple(strings)
 
     def __bool__(self) -> bool:
@@ -54,16 +50,13 @@ class Stops:
             index of the first possible stop: the text before it is safe to show.
         """
         earliest = min((at for string in self._strings if (at := text.find(string)) >= 0), default=len(text))
-        partial = len(text) if final else min(self._partial_matches(text), default=len(text))
+        partial = len(text)
+        for string in () if final else self._strings:
+            sizes = range(min(len(string) - 1, len(text)), 0, -1)
+            partial = min(partial, len(text) - next((size for size in sizes if text.endswith(string[:size])), 0))
         if earliest < len(text) and earliest <= partial:
             return earliest, earliest
         return None, partial
-
-    def _partial_matches(self, text: str) -> Iterator[int]:
-        """Yield the indices from which on the text's end may be the beginning of a string."""
-        for string in self._strings:
-            sizes = range(min(len(string) - 1, len(text)), 0, -1)
-            yield from (len(text) - size for size in sizes if text.endswith(string[:size]))
 
 
 class TextStream:
@@ -166,8 +159,7 @@ class TextStream:
             if bound and not self._splitter.bound:
                 self._splitter.bind()
             return self._push_parted(self._splitter, token)
-        new = self._detokenizer.push(token)
-        return self._release(new, final=False) if new else ""
+        return self._release(new, final=False) if (new := self._detokenizer.push(token)) else ""
 
     def flush(self) -> str:
         """Return the rest of the text at the end of the answer. A stop may still match (`stopped`)."""

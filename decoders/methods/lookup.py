@@ -14,7 +14,7 @@ from ...option import option
 from ..base import Context, Drafter, Verified
 from ..parts.drafting import USUAL, Reliability, until_eos
 from ..parts.elsewhere import chain_length, prompt_lookup
-from ..parts.ngrams import LONGEST, ORDERS, FirstOccurrences, NgramIndex
+from ..parts.ngrams import LONGEST, ORDERS, NgramIndex
 from ..tree import Tree
 
 REFERENCE_NGRAM = 3
@@ -87,7 +87,6 @@ class Lookup(Drafter):
     def __init__(self, params: LookupParams | None = None) -> None:
         super().__init__(params)
         self._index = NgramIndex()
-        self._first = FirstOccurrences(REFERENCE_NGRAM)
         self.reliability = Reliability()
         """Reliability of matches in this text and earlier ones; may be replaced between texts."""
         self._eos: Collection[int] = ()
@@ -95,9 +94,9 @@ class Lookup(Drafter):
         """The longest match: index of the token that followed it, or -1 for no match, and its length."""
 
     def draft(self, context: Context) -> Tree:
+        self._index.follow(context.tokens)
         if self.params.variant == "reference":
             return Tree.chain(context.pending, self._reference(context))
-        self._index.follow(context.tokens)
         return self._grow(context)
 
     def match(self, tokens: Sequence[int]) -> int:
@@ -158,23 +157,20 @@ class Lookup(Drafter):
         if verified.tree.tokens[path[-1]] not in self._eos:
             self.reliability.learn(min(match, LONGEST), text[at] == verified.chosen[path[-1]])
 
-    def _reference(self, context: Context) -> list[int]:
+    def _reference(self, context: Context) -> Sequence[int]:
         """Draft as the published `find_candidate_pred_tokens`, cut to the depth and behind EOS.
 
         If the first occurrence has too little text after it, every later one has less.
         """
-        params = self.params
-        if self._first.orders != params.longest:
-            self._first = FirstOccurrences(params.longest)
-        first = self._first
-        first.follow(context.tokens)
-        length = len(first)
-        for n in range(params.longest, 0, -1):
-            start = first.follows(n)
-            if start is None or start + params.tokens > length or start >= length - n:
-                continue
-            draft = first.tokens[start : start + min(params.tokens, context.max_depth)].tolist()
-            return [*until_eos(draft, context.eos_ids)]
+        params, text = self.params, self._index.tokens
+        raw, width = text.tobytes(), text.itemsize
+        for n in range(min(params.longest, len(text)), 0, -1):
+            at = raw.find(ngram := raw[-n * width :])
+            while at % width:  # not where a token begins
+                at = raw.find(ngram, at + 1)
+            start = at // width + n
+            if start < len(text) - n and start + params.tokens <= len(text):
+                return until_eos(text[start : start + min(params.tokens, context.max_depth)].tolist(), context.eos_ids)
         return []
 
     def _grow(self, context: Context) -> Tree:

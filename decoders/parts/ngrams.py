@@ -1,6 +1,6 @@
 """N-grams of a growing text: earlier occurrences of the last n tokens, and a pool of continuations.
 
-The two indexes take O(1) per token, amortised, and are exact: an n-gram is known by the position where it first ended, and the
+The index takes O(1) per token, amortised, and is exact: an n-gram is known by the position where it first ended, and the
 (n+1)-gram by that name and the token in front of it, so there are no hash collisions to check for. Positions are indices into
 the text.
 """
@@ -159,35 +159,6 @@ class NgramIndex(TokenIndex):
                 break
             length += STRIDE
         return length
-
-
-class FirstOccurrences(TokenIndex):
-    """The first occurrences of the text's last 1 … n tokens, as published prompt lookup needs them."""
-
-    def __init__(self, orders: int) -> None:
-        super().__init__()
-        self.orders = orders
-        self.clear()
-
-    def clear(self) -> None:
-        super().clear()
-        self._first: list[dict[int, int]] = [{} for _ in range(self.orders)]
-        self._names: list[int] = []
-
-    def append(self, token: int) -> None:
-        tokens = self.tokens
-        end = len(tokens)
-        tokens.append(token)
-        name, names = 0, []
-        for n in range(min(self.orders, end + 1)):
-            name = self._first[n].setdefault(name << 32 | tokens[end - n], end)
-            names.append(name)
-        self._names = names
-
-    def follows(self, n: int) -> int | None:
-        """Return the index of the token after the first occurrence of the last n tokens (which may be themselves: then the
-        length); None where the text is shorter."""
-        return self._names[n - 1] + 1 if n <= len(self._names) else None
 
 
 class NgramPool:

@@ -85,9 +85,8 @@ class Calibration:
             return self._threshold[1]
         self._learn_quiet()
         least = 2.0
-        for i in range(len(self.EDGES), -1, -1):
-            lower, upper = (0.0, *self.EDGES)[i], (*self.EDGES, 1.0)[i]
-            factor = self._accepted[i] / self._expected[i]
+        bins = [*zip((0.0, *self.EDGES), (*self.EDGES, 1.0), self.factors, strict=True)]
+        for lower, upper, factor in reversed(bins):
             if upper * factor < floor:
                 break
             least = max(lower, floor / factor) if factor else 0.0
@@ -159,13 +158,7 @@ class Sizes:
             out.append(so_far)
         return out
 
-    def cut(
-        self,
-        tree: Tree,
-        context: Drafting,
-        costs: Sequence[float] | None = None,
-        rate: float = 1.0,
-    ) -> Tree:
+    def cut(self, tree: Tree, context: Drafting, costs: Sequence[float] | None = None, rate: float = 1.0) -> Tree:
         """Leave the nodes of a tree that are worth a pass; the pending token alone where none are.
 
         Args:

@@ -236,12 +236,9 @@ def test_what_is_held_and_when_it_is_let_go() -> None:
     assert not stream.stopped
 
 
-@pytest.mark.parametrize(
-    ("strings", "sentence"),
-    [([""], "empty"), (["x" * 100_000], "string has 100,000 characters"), (["x"] * (MOST_STOPS + 1), "Remove some")],
-)
-def test_bad_stops_are_refused_with_a_sentence(strings: list[str], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
+@pytest.mark.parametrize("strings", [[""], ["x" * (LONGEST + 1)], ["x"] * (MOST_STOPS + 1)])
+def test_bad_stops_are_refused_with_a_sentence(strings: list[str]) -> None:
+    with pytest.raises(UserError, match="Stop strings have"):
         Stops(strings)
 
 

@@ -180,7 +180,7 @@ def test_plain_steps_are_timed_at_the_end_and_undone(compare: bool, monkeypatch:
     (Generate(2, prompt="hi", method="lokup"), "lookup"), (Generate(2, prompt="hi", settings={"k": 3}), "no setting 'k'"),
     (Generate(2, prompt="hi", sampling={"top_p": 3}), "top_p must be"), (Generate(2, prompt="hi", max_tokens=0), "at least 1"),
     (Generate(2, prompt=""), "empty"), (Generate(2, messages=[{"role": "system", "content": "x"}]), "user's message"),
-    (Generate(2, prompt="x" * 300), "context"), (Generate(2, prompt="hi", stop=("",)), "stop string is empty"),
+    (Generate(2, prompt="x" * 300), "context"), (Generate(2, prompt="hi", stop=("",)), "Stop strings have 1 to"),
 ])  # fmt: skip
 def test_bad_requests_are_sentences(desk: Desk, request_: Generate, words: str) -> None:
     target = model(context=200)

@@ -412,7 +412,7 @@ MISTAKES = {
     "run x --threads 0": "--threads must be at least 1",
     "run x --model ''": "--model takes a model, a folder",
     "run x --raw --system y": "Leave out --raw or --system",
-    f"run x --stop {'y' * 100_000}": "--stop: A stop string has 100,000 characters",
+    f"run x --stop {'y' * 100_000}": "--stop: Stop strings have 1 to 1,024 characters",
     "run x --model recorded:/no/such": "There is no file /no/such",
     "run x --model nobody/nothing": "nobody/nothing is not in the cache",
     "run 'Sum up @none.txt'": "There is no file none.txt. Check the name, or write @@ for a plain @.",
