@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from functools import partial
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -28,17 +27,6 @@ from .verify import StepClock, end_at_near_tie, verify
 
 if TYPE_CHECKING:
     from ..backends.grammars.constraint import Constraint
-
-
-class Stage(Enum):
-    """The stages that passes of an answer go through."""
-
-    PREFILL = auto()
-    HAND_OVER = auto()
-    """Tokens that a method leaves behind, or that end a thought, become a step."""
-    FORCED = auto()
-    SPECULATE = auto()
-    ENDED = auto()
 
 
 WARMING = 2
@@ -143,8 +131,6 @@ class Generation(Iterator[Step]):
         """A note for the next step, in place of its drafter's."""
         self._settled: tuple[Drafter, Sequence[int]] | None = None
         """A drafter, and tokens that it leaves without a pass: they are the next step."""
-        self._forced: StepOutcome | None = None
-        """A step that the constraint forces, which needs no pass."""
         self.drafter.prepare(self._context())
         if self.output.over_budget:
             self._end_thought()
@@ -203,37 +189,22 @@ class Generation(Iterator[Step]):
     def advance(self) -> Step | None:
         """Run one forward pass: a chunk of the prompt, which returns None, or a step. Once `finish_reason` is set, do nothing
         and return None."""
-        match self._stage():
-            case Stage.PREFILL:
-                self._prefill()
-                return None
-            case Stage.HAND_OVER:
-                return self._hand_over()
-            case Stage.FORCED:
-                assert self._forced is not None
-                return self._append(self.drafter, self._forced, StepClock(self.conversation.session))
-            case Stage.SPECULATE:
-                return self._speculate()
-            case Stage.ENDED:
-                return None
-
-    def _stage(self) -> Stage:
-        """Choose the stage of the next pass."""
         if self.finish_reason is not None:
-            return Stage.ENDED
+            return None
         if self._cancelled:
             self._leave()
         if self._cancelled or self._settled is not None:
-            return Stage.HAND_OVER
+            return self._hand_over()
         session = self.conversation.session
         if len(self.tokens) > self.drafter.horizon(session):
             self._next_note = READ_AGAIN.format(session.horizon)
             session.align(self.tokens[:-1])
         left = len(self.tokens) - 1 - session.length
         if left > PREFILL_CHUNK or (left > 0 and self._reads and session.length < self.prompt_tokens - 1):
-            return Stage.PREFILL
-        self._forced = self._forced_outcome()
-        return Stage.SPECULATE if self._forced is None else Stage.FORCED
+            self._prefill(left)
+            return None
+        forced = self._forced_outcome()
+        return self._speculate() if forced is None else self._append(self.drafter, forced, StepClock(session))
 
     def flush(self) -> str:
         """Return the text still held back (an unfinished character, a possible stop). Call it at the end."""
@@ -264,9 +235,9 @@ class Generation(Iterator[Step]):
         """Whether tokens of the text are read apart from trees, in passes without one."""
         return self.drafter.reads_cache or self._blocks
 
-    def _prefill(self) -> None:
-        session = self.conversation.session
-        start, left = time.perf_counter(), len(self.tokens) - 1 - session.length
+    def _prefill(self, left: int) -> None:
+        """Read a chunk of the `left` tokens that the cache lacks."""
+        session, start = self.conversation.session, time.perf_counter()
         size = min(left, BLOCK - session.length % BLOCK) if self._blocks else chunk_of(left)
         session.prefill(self.tokens[session.length : session.length + size])
         self.prefill_seconds += time.perf_counter() - start

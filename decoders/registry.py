@@ -34,7 +34,7 @@ BUILT_IN = {
     "eagle": "eagle:Eagle",
     "medusa": "medusa:Medusa",
     "dflash": "dflash:DFlash",
-    "mtp": "mtp:Mtp",
+    "mtp": "eagle:Mtp",
     "pard": "pard:Pard",
     "auto": "auto.auto:Auto",
 }
