@@ -59,15 +59,16 @@ class PassCosts:
         self.since = 0
         """Passes since one over one node."""
         self._ones = self._passes = 0
+        self._measured = bool(curve)
         if curve:
             self.units = [*plain_passes(tuple(curve))]
             self.pace = curve[0][1]
-            self._ones = self._passes = PACE
+            self._ones = PACE
 
     @property
     def known(self) -> bool:
-        """Whether any passes were learned besides the first two, which are slow."""
-        return self._passes > 2
+        """Whether any passes were measured at load, or learned besides the first two, which are slow."""
+        return self._measured or self._passes > 2
 
     def seconds(self, nodes: int) -> float:
         """Estimate the seconds of a pass over `nodes` nodes; 0 if nothing was learned."""
