@@ -21,9 +21,6 @@ from ...decoders.stats import Totals
 from ...errors import UserError
 from .work import TaskContext
 
-WITHOUT_CHOICES = {"fusion": {"recycle": 0}}
-"""Settings that switch off the evidence that a record does not have."""
-
 ABREAST = 4
 """Most methods that replay a record at once: each has its own KV cache."""
 
@@ -150,8 +147,7 @@ def _drafter(
 ) -> tuple[str, Callable[[], Drafter]]:
     """Return a method's label, and a function that gives its drafter for a record: always the same one with `remember`."""
     method = _replayable(name, model is not None, forced)
-    without = {} if model is not None and not forced else WITHOUT_CHOICES.get(method.name, {})
-    params = parse_params(method, {**without, **settings})
+    params = parse_params(method, settings)
     lasting = method(params) if remember else None
     return label, lambda: lasting or method(params)
 
