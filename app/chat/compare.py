@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ..text.amounts import rate, times
+from ..text.amounts import times
 from ..text.cells import fit, one_line, width
 from .entries import Answer
 
@@ -25,11 +25,7 @@ SIGNS: dict[Mark, str] = {
 EXCERPT = 12
 """Cells of each text that are shown where two differ."""
 
-GAP = 2
-"""Cells between two columns."""
-
-NAME, ALIKE = 24, 14
-"""Cells that the first and the last column want before figures are left out."""
+GAP = "   "
 
 
 class StyledPart(NamedTuple):
@@ -71,54 +67,20 @@ def likeness(answer: Answer, first: Answer) -> tuple[Mark, str]:
     return "lossy", f"{where}: {' / '.join(excerpts)}"
 
 
-def table(answers: Sequence[Answer], current: Answer, cells: int) -> list[list[StyledPart]]:
-    """Return the lines of a comparison: a heading, then a line for each answer.
-
-    Args:
-        answers: all answers, the reference first.
-        current: the one on the screen.
-        cells: width of a line. Narrow ones lose columns: tokens first, then tokens a pass, then tokens per second.
-    """
+def comparison(answers: Sequence[Answer], current: Answer, cells: int) -> list[StyledPart]:
+    """Return the line that compares an answer with the first one of its variants: its number, its name, how many times as fast
+    it was, and whether its text is the same."""
     first = answers[0]
-    rows = [[badge(answers.index(current), len(answers)), "tokens", "a pass", "tokens/s", "× 1st", ""]]
-    marks: list[Mark] = ["reference"]
-    for number, answer in enumerate(answers, 1):
-        figures = answer.figures
-        reference = first.figures
-        mark, words = likeness(answer, first)
-        comparable = reference.tokens_per_second and not (figures.contended or reference.contended)
-        speedup = figures.tokens_per_second / reference.tokens_per_second if comparable else 0.0
-        marks.append(mark)
-        rows.append(
-            [
-                f"{'●' if answer is current else ' '} {number}  {name_of(answer)}",
-                f"{figures.tokens:,}" if figures.steps else "–",
-                f"{figures.tokens_per_step:.2f}" if figures.tokens_per_step else "–",
-                rate(figures.tokens_per_second) if figures.tokens_per_second else "–",
-                times(speedup) if speedup else "–",
-                f"{SIGNS[mark]} {words}",
-            ]
-        )
-    widths = [max(width(row[column]) for row in rows) for column in range(6)]
-    columns = [1, 2, 3, 4]
-    room = cells - GAP - sum(widths[column] + GAP for column in columns)
-    while len(columns) > 1 and room < min(widths[0], NAME) + min(widths[5], ALIKE):
-        room += widths[columns.pop(0)] + GAP
-    alike = min(widths[5], max(ALIKE, room - widths[0]))
-    name = max(1, min(widths[0], room - alike))
-    lines = []
-    for row, shown, mark in zip(rows, (None, *answers), marks, strict=True):
-        style = "chosen" if shown is current else "quiet"
-        title = fit(row[0], name)
-        figures_text = "".join(" " * GAP + row[column].rjust(widths[column]) for column in columns)
-        line = [
-            StyledPart(title, style if shown else "badge"),
-            StyledPart(" " * (name - width(title)) + figures_text, style),
-        ]
-        if shown:
-            line.append(StyledPart(" " * GAP + fit(row[5], alike), {"identical": "good", "lossy": "doubt"}.get(mark, style)))
-        lines.append(line)
-    return lines
+    number = badge(answers.index(current), len(answers))
+    mark, words = likeness(current, first)
+    parts = [f"{SIGNS[mark]} {words}"]
+    reference = first.figures.tokens_per_second
+    if current is not first and reference and not (current.figures.contended or first.figures.contended):
+        parts.insert(0, f"{times(current.figures.tokens_per_second / reference)} the first")
+    result = fit(GAP.join(parts), max(0, cells - width(number) - 2 * len(GAP)))
+    name = fit(name_of(current), max(0, cells - width(number) - width(result) - 2 * len(GAP)))
+    style = {"identical": "good", "lossy": "doubt"}.get(mark, "quiet")
+    return [StyledPart(number, "badge"), StyledPart(f"{GAP}{name}{GAP}", "chosen"), StyledPart(result, style)]
 
 
 def badge(at: int, count: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...engine.catalog import Share
 from ..attach.attachments import folded
-from ..chat.compare import badge, table
+from ..chat.compare import badge, comparison
 from ..chat.entries import Answer, ChatEntry, Notice, Prompt
 from ..chat.runs import Run, thought_share
 from ..chat.transcript import Transcript
@@ -329,8 +329,8 @@ class EntryBlock:
             verdict[-1] = marked
         rows = [_styled("figures", line, first=i == 0) for i, line in enumerate(verdict)]
         if len(self._answers) > 1:
-            compared = table(self._answers, answer, self.cells)
-            rows += [TextRow("blank"), *(_styled("variants", line, first=i == 0) for i, line in enumerate(compared))]
+            compared = comparison(self._answers, answer, self.cells)
+            rows += [TextRow("blank"), _styled("variants", compared, first=True)]
         return rows
 
     def _text_row(self, answer: Answer, index: int, last: bool) -> TextRow:

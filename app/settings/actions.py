@@ -199,7 +199,7 @@ RETRY = Action(
 )
 COMPARE = Action(
     "compare",
-    "Answer again with the next method, or the one you name; a table compares the answers",
+    "Answer again with the next method, or the one you name; a line compares the answers",
     "alt+q",
     "compare",
     slash="compare METHOD key=value …",
