@@ -4,46 +4,33 @@ applies. Also words for values."""
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
 from ...option import Option, declared_options
 from ..text.cells import fit, has_words, one_line
 from .fields import OPTIONS, Values
-from .precedence import DEFAULT, Layers, Origin
+from .precedence import DEFAULT, Layers, Origin, OriginKind
 from .toml import join, split
 
 if TYPE_CHECKING:
     from ...engine.options import ConstraintFields
 
-MARKS = {
-    "file": "file",
-    "model": "this model",
-    "command line": "command line",
-    "preset": "preset",
-    "chat": "this chat",
-}
-"""Kind of source → the word next to the value."""
+MARKS: Mapping[OriginKind, str] = {"file": "file", "model": "this model", "chat": "this chat"}
+"""Kind of source → the word next to the value, where it is another one; none at the default."""
 
 
-class ListedSetting(NamedTuple):
-    """A setting as it is listed."""
-
-    key: str
-    option: Option
-
-
-def entries(methods: Iterable[str]) -> list[ListedSetting]:
-    """List every setting but the keys, in groups, with those of these decoding methods."""
+def entries(methods: Iterable[str]) -> dict[str, Option]:
+    """List every setting but the keys, in groups, with those of these decoding methods: key → option."""
     from ...engine.catalog import methods as known_methods
 
-    listed = [ListedSetting(key, option) for key, option in OPTIONS.items()]
+    listed = dict(OPTIONS)
     for method in methods:
         drafter = known_methods().get(method)  # a server's method is not among them, and has no settings
         for name, option in declared_options(drafter.Params).items() if drafter is not None else ():
-            listed.append(ListedSetting(join(("methods", method, name)), replace(option, group=f"Method {method}")))
+            listed[join(("methods", method, name))] = replace(option, group=f"Method {method}")
     return listed
 
 
@@ -64,11 +51,12 @@ class SettingRow:
     @property
     def mark(self) -> str:
         """The source in a word; empty at the default."""
-        return MARKS.get(self.origin.kind, "")
+        kind = self.origin.kind
+        return "" if kind in ("default", "makers") else MARKS.get(kind, kind)
 
 
 def setting_rows(
-    layers: Layers, settings: Sequence[ListedSetting], query: str = "", chosen: Mapping[str, str] | None = None
+    layers: Layers, settings: Mapping[str, Option], query: str = "", chosen: Mapping[str, str] | None = None
 ) -> list[SettingRow]:
     """List the settings that have all words of a query in their name, description or value, below the headings of their groups.
 
@@ -78,7 +66,7 @@ def setting_rows(
     values = layers.values()
     rows: list[SettingRow] = []
     group = ""
-    for key, option in settings:
+    for key, option in settings.items():
         value = values.get(key, option.default)
         text = in_force(option, value)
         if (choice := (chosen or {}).get(key)) and value in (None, "", (), [], "auto"):
@@ -108,22 +96,20 @@ def detail(row: SettingRow) -> list[tuple[str, str]]:
 
 def typed_form(value: Any) -> str:
     """Write a value as people type it; `Option.parse` reads it again."""
-    if value is None:
-        return ""
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(json_module.dumps(text, ensure_ascii=False) for text in value) + "]" if value else ""
-    return word(value) if word(value).isprintable() else one_line(word(value))
+        return f"[{shown(value)}]" if value else ""
+    return "" if value is None else one_line(word(value))
 
 
 def in_force(option: Option, value: Any) -> str:
     """Write the value in force on a line, also where none is set."""
-    return (option.unset or "none") if value in (None, "", [], ()) else shown(value)
+    return shown(value, option.unset or "none")
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, unset: str = "–") -> str:
     """Write a value on a line, as people read it."""
     if value in (None, "", [], ()):
-        return "–"
+        return unset
     if isinstance(value, list | tuple):
         return one_line(", ".join(json_module.dumps(text, ensure_ascii=False) for text in value))
     return one_line(word(value))

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from ....option import Option
 from ...chat.about import default_word
 from ...settings.keymap import SETTINGS
-from ...settings.rows import ListedSetting, SettingRow, detail, entries, setting_rows, typed_form
+from ...settings.rows import SettingRow, detail, entries, setting_rows, typed_form
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, ends, line
@@ -46,7 +47,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         self._host = host
         self._live = host.live
         self._dialogue = host.dialogue
-        self._entries: list[ListedSetting] = []
+        self._entries: dict[str, Option] = {}
 
     def on_mount(self) -> None:
         self._entries = entries(self._dialogue.methods)
@@ -136,7 +137,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         """Say where a change was saved, when it applies, and what overrides it."""
         self._host.changed()
         self.settings_changed(key)
-        option = next(entry.option for entry in self._entries if entry.key == key)
+        option = self._entries[key]
         layers = self._live.layers
         applies = "from the next start. /model loads one now" if key == "model" else option.when
         warning = ""
