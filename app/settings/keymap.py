@@ -236,11 +236,6 @@ def every_way(key: KeyBinding, keymap: Mapping[str, str]) -> str:
     return f"{direct} · {spell(keymap.get('leader') or _DEFAULTS['leader'])} {_key(letter)}" if letter else direct
 
 
-def keys_of(binding: KeyBinding, keymap: Mapping[str, str]) -> list[str]:
-    """List a binding's keys as they are mapped."""
-    return [key.strip() for key in keymap.get(binding.id, binding.keys).split(",") if key.strip()]
-
-
 def is_typed(binding: str, key: str) -> bool:
     """Whether a key types a character where a binding works, so that the binding cannot have it."""
     in_input = any(row.id == binding for row in (*CHAT, *INPUT)) and key not in _DEFAULTS[binding].split(",")

@@ -11,7 +11,7 @@ import pytest
 
 from specchat.app.models.memory import FreeMemory
 from specchat.app.settings.actions import ACTIONS
-from specchat.app.settings.keymap import ALL, CHAT, INPUT, LEADER, keys_of
+from specchat.app.settings.keymap import ALL, CHAT, INPUT, LEADER
 from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.leader import LeaderScreen
@@ -49,7 +49,7 @@ def plain(key: str) -> bool:
 def test_nothing_needs_alt_or_an_f_key() -> None:
     letters = {key.id.removeprefix("leader_") for key in LEADER}
     for key in ALL:
-        easy = [name for name in keys_of(key, {}) if plain(name) and not re.fullmatch(r"f\d+", name)]
+        easy = [name for name in key.keys.split(",") if plain(name) and not re.fullmatch(r"f\d+", name)]
         # The first and the last run of a chat, of a list: what arrows and pages do, only farther.
         far = re.fullmatch("(inspect|list|menu)_(first|last|page_up|page_down)", key.id)
         assert easy or key.id in letters or far or key.id == "follow", key.id
@@ -57,20 +57,20 @@ def test_nothing_needs_alt_or_an_f_key() -> None:
 
 def test_every_letter_of_the_leader_arrives_everywhere() -> None:
     for key in LEADER:
-        assert any(plain(name) for name in keys_of(key, {})), key.id
+        assert any(plain(name) for name in key.keys.split(",")), key.id
 
 
 def test_no_key_is_a_multiplexers_prefix_and_none_clashes() -> None:
-    bound = {name for key in ALL for name in keys_of(key, {})}
+    bound = {name for key in ALL for name in key.keys.split(",")}
     assert not bound & {"ctrl+a", "ctrl+b", "ctrl+h", "ctrl+i", "ctrl+m"}
-    in_the_chat = {name for key in (*CHAT, *INPUT) for name in keys_of(key, {})}
+    in_the_chat = {name for key in (*CHAT, *INPUT) for name in key.keys.split(",")}
     assert not in_the_chat & {"space", "ctrl+s", "ctrl+z"}, "these mean something else there"
     assert all(len(name) > 1 for name in in_the_chat), "bare characters always type"
-    assert all(any(not name.startswith(("shift+", "ctrl+shift+", "super+")) for name in keys_of(key, {})) for key in ALL)
+    assert all(any(not name.startswith(("shift+", "ctrl+shift+", "super+")) for name in key.keys.split(",")) for key in ALL)
 
 
 def test_alt_and_f_keys_keep_their_letter_after_the_leader() -> None:
-    letters = {key.id.removeprefix("leader_"): keys_of(key, {}) for key in LEADER}
+    letters = {key.id.removeprefix("leader_"): key.keys.split(",") for key in LEADER}
     for row in ACTIONS:
         for key in (row.keys or "").split(","):
             if match := re.fullmatch(r"alt\+(.*)|f(\d)", key):
