@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +13,13 @@ from specchat.app.chat.methods import (
     DraftLength,
     draft_length,
     first_method,
-    get_method,
     known_methods,
     shortlist,
     why_no_length,
     why_plain,
 )
 from specchat.backends.info import ModelInfo
-from specchat.decoders.registry import BUILT_IN, methods
+from specchat.decoders.registry import methods
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 
@@ -76,21 +74,6 @@ def test_the_first_method() -> None:
     leap = ModelInfo("m", pass_seconds=((1, 20.0), (2, 52.0), (4, 74.0), (8, 76.0), (16, 110.0)))
     assert first_method(METHODS, (), "q8.gguf", None, leap) == "lookup", "two nodes cost a leap, but sixteen pay on a copy"
     assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None, NONE) == "soft"
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_an_explanation_is_two_to_four_sentences(name: str) -> None:
-    text = METHODS[name].explains
-    assert 2 <= len(re.findall(r"[.](?: |$)", text)) <= 4
-    assert 100 <= len(text) <= 420
-    assert text == " ".join(text.split())
-    assert [other for other in METHODS if METHODS[other].explains == text] == [name]
-    assert text != METHODS[name].summary
-
-
-def test_of_a_method_that_is_not_here_the_name_is_known() -> None:
-    assert get_method("lookup") is METHODS["lookup"]
-    assert (get_method("mine").name, get_method("mine").explains) == ("mine", "")
 
 
 def test_every_label_is_explained() -> None:

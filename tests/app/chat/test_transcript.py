@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -13,14 +12,15 @@ from hypothesis import strategies as st
 from specchat.app.chat.about import variables
 from specchat.app.chat.answer_json import answer_json
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.entries import Answer, Figures, Notice, Prompt, StepLog, cut_sentence
+from specchat.app.chat.entries import Answer, Figures, Notice, Prompt, StepLog
 from specchat.app.chat.pieces import Pieces
 from specchat.app.chat.transcript import Transcript
-from specchat.app.render.blocks import MARK, EntryBlock
+from specchat.app.render.blocks import EntryBlock
 from specchat.engine.catalog import Share
 from specchat.engine.messages import Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 from specchat.engine.options import AnswerOptions
 
+from ...cases import cases
 from ...fakes.thoughts import THINKING, THOUGHT, thinking_steps
 
 
@@ -60,26 +60,8 @@ def test_an_answer_takes_what_the_engine_says() -> None:
     answer.take(Started(1, "main", "lookup", "identical", 30, 10))
     answer.take(Prefilling(1, 20, 29, 0.1))
     assert (answer.method, answer.label, answer.prefill) == ("lookup", "identical", (20, 29))
-    answer.take(
-        Steps(
-            1,
-            [
-                StepRecord(
-                    "lookup",
-                    [1, 2],
-                    "ab",
-                    4,
-                    1,
-                    5,
-                    draft_seconds=0.1,
-                    forward_seconds=0.2,
-                    other_seconds=0.1,
-                    ahead=3,
-                    wasted=2,
-                )
-            ],
-        )
-    )
+    step = StepRecord("lookup", [1, 2], "ab", 4, 1, 5, draft_seconds=0.1, forward_seconds=0.3, ahead=3, wasted=2)
+    answer.take(Steps(1, [step]))
     answer.take(Switched(1, "greedy", "lossy"))
     answer.take(Failed(1, "user", "Cannot switch.", ended=False))
     assert (answer.label, answer.done, answer.ending) == ("lossy", False, "")
@@ -113,27 +95,6 @@ def test_messages() -> None:
         {"role": "assistant", "content": "Hello."},
         {"role": "user", "content": "Last"},
     ]
-
-
-def test_a_change_of_method_is_marked_between_the_runs() -> None:
-    answer = answer_of((2, "one two"))
-    block = EntryBlock(answer, 40)
-    block.update()
-    answer.add(StepRecord("greedy", [1], " three"))
-    block.update()
-    pieces = block.row(0).pieces
-    assert [piece.text for piece in pieces] == ["one two", "◆greedy", " three"]
-    assert [piece.run for piece in pieces] == [0, MARK, 1]
-    assert answer.text == "one two three"
-
-
-def test_text_that_was_held_back_is_one_with_the_run_that_it_ends() -> None:
-    answer = answer_of()
-    block = EntryBlock(answer, 40)
-    answer.add(StepRecord("lookup", [1, 2], "one"))
-    answer.add(StepRecord("lookup", [3, 4], " two!?", carried=4))
-    block.update()
-    assert block.row(0).pieces == (("one two", 0), ("!?", 1))
 
 
 def test_rows_of_an_answer() -> None:
@@ -179,38 +140,24 @@ def test_more_of_an_answer_is_one_answer_to_the_model() -> None:
     assert waiting == [{"role": "user", "content": "Begin"}, {"role": "assistant", "content": "Once"}]
 
 
-seconds = st.floats(0, 10, width=32)
-ids = st.integers(0, 200_000)
-counts = st.integers(0, 64)
+COUNTS = st.integers(0, 200_000)
+RECORDS = st.builds(
+    StepRecord,
+    method=st.sampled_from(["lookup", "greedy"]),
+    tokens=st.lists(COUNTS, min_size=1, max_size=6),
+    text=st.just(""),
+    accepted=COUNTS,
+    forward_seconds=st.floats(0, 10, width=32),
+    tree_tokens=st.lists(COUNTS),
+    tree_parents=st.lists(st.integers(-1, 12)),
+    probs=st.lists(st.floats(0, 1, width=32)),
+    note=st.sampled_from(["", "lookup is off: it loses"]),
+    wasted=COUNTS,
+)
 
 
-@st.composite
-def records(draw: st.DrawFn) -> StepRecord:
-    size = draw(st.integers(0, 12))
-    return StepRecord(
-        draw(st.sampled_from(["lookup", "greedy", "tree"])),
-        draw(st.lists(ids, min_size=1, max_size=6)),
-        "",
-        drafted=draw(counts),
-        accepted=draw(counts),
-        nodes=draw(counts),
-        draft_seconds=draw(seconds),
-        forward_seconds=draw(seconds),
-        other_seconds=draw(seconds),
-        tree_tokens=draw(st.lists(ids, min_size=size, max_size=size)),
-        tree_parents=[draw(st.integers(-1, max(0, node - 1))) for node in range(size)],
-        path=draw(st.lists(st.integers(0, 12), max_size=4)),
-        carried=draw(st.integers(0, 3)),
-        probs=draw(st.lists(st.floats(0, 1, width=32), max_size=12)),
-        note=draw(st.sampled_from(["", "lookup is off: it loses"])),
-        prefilled=draw(st.sampled_from([0, 0, 40])),
-        earlier=draw(st.sampled_from([0, 0, 2])),
-        ahead=draw(st.sampled_from([0, 0, 5])),
-        wasted=draw(st.sampled_from([0, 0, 3])),
-    )
-
-
-@given(st.lists(records(), max_size=20))
+@cases(25)
+@given(st.lists(RECORDS, max_size=20))
 def test_a_log_gives_back_every_step(steps: list[StepRecord]) -> None:
     log = StepLog()
     for step in steps:
@@ -219,59 +166,11 @@ def test_a_log_gives_back_every_step(steps: list[StepRecord]) -> None:
     assert log.tokens.tolist() == [token for step in steps for token in step.tokens]
 
 
-def test_there_is_no_step_before_the_first_or_after_the_last() -> None:
-    log = StepLog()
-    log.append(StepRecord("greedy", [1], "a"))
-    for index in (-1, 1):
-        with pytest.raises(IndexError):
-            log.record(index)
-
-
-def test_an_answer_counts_what_the_decoders_count() -> None:
-    answer = Answer("lookup", "identical")
-    tree = StepRecord(
-        "lookup",
-        [5, 6, 7],
-        "abc",
-        4,
-        2,
-        5,
-        draft_seconds=0.001,
-        forward_seconds=0.03,
-        tree_tokens=[4, 5, 6, 9, 8],
-        tree_parents=[-1, 0, 1, 1, 0],
-        path=[0, 1, 2],
-    )
-    answer.add(tree)
-    answer.add(StepRecord("greedy", [1], "d", forward_seconds=0.02))
-    assert (answer.totals.steps, answer.totals.tokens, answer.totals.nodes) == (2, 4, 6)
-    # The third token of the draft was never offered: nothing hangs below the last accepted node.
-    assert answer.totals.position_acceptance == [1.0, 1.0]
-    assert list(answer.by_method) == ["lookup", "greedy"]
-    assert answer.by_method["greedy"].seconds == pytest.approx(0.02, rel=1e-6)
-    record = answer.log.record(0)
-    assert record == replace(tree, text="", draft_seconds=_f32(0.001), forward_seconds=_f32(0.03))
-
-
-def _f32(value: float) -> float:
-    return float(struct.unpack("f", struct.pack("f", value))[0])
-
-
 def test_pieces_are_safe_and_unknown_ones_show_their_number() -> None:
     pieces = Pieces([" the", "\n", "\x1b[2J", "", "\u202e"])
     assert [pieces.text(i) for i in range(6)] == [" the", "⏎", "␛[2J", "⟨3⟩", "\\u202e", "⟨5⟩"]
     assert pieces.raw(2) == "\x1b[2J"
     assert Pieces().text(7) == "⟨7⟩"
-
-
-@pytest.mark.parametrize(
-    ("reason", "penalty", "advice"),
-    [("length", 1.0, "Raise --max-tokens."), ("stop", 1.9, "the schema.")],
-)
-def test_an_answer_that_is_cut_says_what_helps(reason: str, penalty: float, advice: str) -> None:
-    answer = Answer("greedy", "identical", reason=reason, asked={"sampling": {"repetition_penalty": penalty}})
-    assert advice in cut_sentence(answer, "--max-tokens")
-    assert ("penalty" in cut_sentence(answer, "--max-tokens")) == ("penalty" in advice)
 
 
 TEXT = "It looks for the last few tokens."

@@ -14,7 +14,7 @@ import pytest
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.chat.why import blame, diagnose
-from specchat.app.render.why_page import why_lines, why_text
+from specchat.app.render.why_page import why_text
 from specchat.app.saved.capture import SavedChat
 from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.backends.info import Capabilities, ModelInfo, ServerInfo
@@ -152,24 +152,6 @@ def test_a_speed_that_was_not_measured_is_compared_with_nothing(why: str, tmp_pa
     for judged in (answer, read_chat(file).transcript.answers()[0]):
         diagnosis = diagnose(judged, ModelInfo("m", pass_seconds=((1, PLAIN), (4, 2 * PLAIN))))
         assert (diagnosis.speedup, diagnosis.causes[0].name) == (0.0, "busy" if why == "contended" else "drafter")
-
-
-def test_the_sum_of_the_speed_is_shown() -> None:
-    diagnosis = Situation().diagnose()
-    assert diagnosis.speedup == pytest.approx(diagnosis.tokens / diagnosis.cost)
-    assert f"{diagnosis.tokens:.2f} tokens ÷ {diagnosis.cost:.2f} plain passes = {diagnosis.speedup:.1f}×" in why_text(
-        diagnosis
-    )
-
-
-def test_the_page_of_one_part_has_figures_of_that_part_only() -> None:
-    answer = Situation(passes=3).answer(0)
-    for _ in range(9):
-        answer.add(StepRecord("greedy", [1], "x", nodes=1, forward_seconds=PLAIN))
-    page = "\n".join("".join(part for part, _ in row) for row in why_lines(answer, diagnose(answer, NONE), 44, "^o a"))
-    assert page.startswith("greedy’s part: as fast as plain")
-    assert "at position n" not in page, "plain decoding guesses nothing"
-    assert "\n\n\n" not in page
 
 
 def test_no_method_is_advised_that_the_model_refuses() -> None:

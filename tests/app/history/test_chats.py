@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
-from specchat.app.history import past
 from specchat.app.history.chats import AFTER, BEFORE, Chats
 from specchat.app.history.past import PastSync, draftable, forget_deleted, past_folder
 from specchat.app.history.recorder import TITLE_CELLS, ChatTrack, Recorder, catch_up, snapshot, write
@@ -273,28 +271,6 @@ def test_the_oldest_answers_go_when_there_are_too_many(store: Store, monkeypatch
     assert [text for command in sync.sent for _, text in command.answers] == ["12345678", "abc", "defg"]
     assert sync.keys == draftable(store.db)[0].keys()
     assert len(sync.keys) == 2
-
-
-def test_an_answer_that_is_being_written_lets_nobody_look_through_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[object] = []
-    real = past.draftable
-
-    def draftable(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
-        looks.append(db)  # it takes a tenth of a second in a history of 10,000 chats
-        return real(db)
-
-    monkeypatch.setattr(past, "draftable", draftable)
-    sync = Told()
-    put_answers(store, "one", "two")
-    sync.settle()
-    count = len(looks)
-    with store.transaction() as db:
-        db.execute("INSERT INTO entries (chat, json) VALUES (1, '')")
-    sync.settle()
-    assert len(looks) == count
-    put_answers(store, "three")
-    sync.settle()
-    assert len(sync.keys) == 3
 
 
 def test_an_index_that_cannot_be_rewritten_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
-from specchat.app.history.recorder import ChatSnapshot, Recorder, snapshot
+from specchat.app.history.recorder import Recorder
 from specchat.app.history.resume import chat_settings, resume_settings
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
@@ -75,34 +75,6 @@ def test_a_running_answer_is_saved(
     assert [hit.chat.id for hit in chats.search('"MORE. one"')] == [chats.latest().id]
 
 
-def test_snapshots_are_spaced(
-    recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    monkeypatch.setattr(recorder_module, "monotonic", lambda: now)
-    moments: list[str | None] = []
-
-    def noted(transcript: Transcript, about: Any) -> ChatSnapshot:  # to count them
-        moments.append(transcript.answers()[-1].reason)
-        return snapshot(transcript, about)
-
-    monkeypatch.setattr(recorder_module, "snapshot", noted)
-    dialogue.notice("Only a notice.")
-    recorder.note(dialogue)
-    dialogue.submit("Go")
-    engine.begin()
-    for wait in (*[0.0] * 50, recorder_module.FLUSH_SECONDS):
-        now += wait
-        engine.events.append(Steps(engine.asked.id, make_steps("word")))
-        dialogue.drain()
-        recorder.note(dialogue)
-    engine.finish()
-    dialogue.drain()
-    for _ in range(5):
-        recorder.note(dialogue)
-    assert moments == [None, None, "eos"]
-
-
 def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
     say("First", finish=False)
     recorder.note(dialogue)
@@ -115,23 +87,6 @@ def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats
     keep(recorder, dialogue)
     assert chats.open(chats.latest().id).transcript.answers()[0].text == answer.text
     assert chats.open(chats.latest().id).transcript.answers()[0].reason == "cancelled"
-
-
-def test_an_opened_chat_is_saved_in_its_place(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
-    say("First question")
-    keep(recorder, dialogue)
-    first = chats.latest().id
-    dialogue.transcript = chats.open(first).transcript
-    keep(recorder, dialogue)
-    before = chats.latest().changed
-    say("Second question")
-    keep(recorder, dialogue)
-    assert chats.count() == 1
-    assert chats.latest().changed > before
-    assert chats.latest().answers == 2
-    assert facts(chats.open(first).transcript) == facts(dialogue.transcript)
-    (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
-    assert entries == 4
 
 
 def test_a_branch_has_copies_of_its_beginning(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
