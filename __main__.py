@@ -17,10 +17,6 @@ def main() -> None:
     if sys.stderr is None:  # 2>&-: whatever is opened next would be written to as standard error
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
-    from .app.terminal.encoding import use_utf8
-
-    use_utf8()
-
     from .app.cli import main as cli
 
     cli.main()

@@ -10,60 +10,110 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass
-from types import NoneType
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from . import messages
-from .messages import FIELDS, Command, Event, Failed, Loading, ModelInfo, Prefilling, StepRecord, Steps
+from .messages import FIELDS, Command, Event, Failed, Loading, Prefilling, StepRecord, Steps
+
+T = TypeVar("T")
 
 INTERVAL = 0.015
 """Seconds between messages that only carry progress: about one a frame of a 60 Hz screen."""
 
 
-def _decoder(hint: Any) -> Callable[[Any], Any] | None:
-    """Return a function that rebuilds a value of a type from JSON; None if the parsed JSON is that value already."""
+def _decoder(hint: Any) -> Callable[[Any], Any]:
+    """Return a function that rebuilds a value of a type from parsed JSON; it raises ValueError for what is not of the type."""
     arguments = get_args(hint)
-    inner = next(filter(None, map(_decoder, arguments)), None)
+    origin = get_origin(hint)
     if hint is StepRecord:
         return lambda values: StepRecord(*values[: len(FIELDS)])
     if is_dataclass(hint):
-        decoders = _field_decoders(hint)
-        return lambda body: cast(Any, hint)(**_decode(body, decoders))
-    if get_origin(hint) is tuple:
-        return lambda values: tuple(map(inner, values) if inner else values)
-    if inner and get_origin(hint) is list:
-        return lambda values: list(map(inner, values))
-    if inner and NoneType in arguments:
-        return lambda value: None if value is None else inner(value)
-    return None
+        return lambda body: body if isinstance(body, cast(Any, hint)) else decode(cast(Any, hint), body)
+    if origin in (Union, UnionType):
+        return partial(_decode_any, [*map(_decoder, arguments)])
+    if origin in (list, tuple, Sequence):
+        return partial(_decode_items, arguments, tuple if origin is tuple else list, [*map(_decoder, arguments)])
+    if origin in (dict, Mapping):
+        inner = _decoder(arguments[1])
+        return lambda body: {_expect({str}, key): inner(value) for key, value in _expect({dict}, body).items()}
+    if origin is Literal:
+        return partial(_expect_word, arguments)
+    if hint in _PLAIN:
+        return partial(_expect, _PLAIN[hint])
+    return lambda value: value
 
 
-def _field_decoders(kind: Any) -> dict[str, Callable[[Any], Any] | None]:
+_PLAIN: Mapping[Any, set[type]] = {str: {str}, int: {int}, float: {int, float}, bool: {bool}, NoneType: {NoneType}}
+"""Types of values → the types that they have in JSON."""
+
+
+def _expect(types: set[type], value: Any) -> Any:
+    if type(value) not in types:
+        raise ValueError(f"{value!r:.40} is not {' or '.join(sorted(kind.__name__ for kind in types))}")
+    return value
+
+
+def _decode_items(
+    arguments: Sequence[Any], make: Callable[[Any], Any], decoders: Sequence[Callable[[Any], Any]], values: Any
+) -> Any:
+    _expect({list}, values)
+    if make is tuple and arguments[-1] is not Ellipsis:
+        return tuple(decode_item(value) for decode_item, value in zip(decoders, values, strict=True))
+    if {*map(type, values)} <= _PLAIN.get(arguments[0], set()):  # at once: a long answer has a million tokens
+        return make(values)
+    return make(map(decoders[0], values))
+
+
+def _expect_word(words: Sequence[Any], value: Any) -> Any:
+    if value not in words:
+        raise ValueError(f"{value!r:.40} is none of {', '.join(map(str, words))}")
+    return value
+
+
+def _decode_any(decoders: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+    for decoder in decoders:
+        with suppress(ValueError):
+            return decoder(value)
+    raise ValueError(f"{value!r:.40} is none of the types that it may be")
+
+
+@cache
+def _field_decoders(kind: Any) -> dict[str, Callable[[Any], Any]]:
     """Return the decoder of each field of a dataclass, by its annotation."""
     hints = get_type_hints(kind)
     return {field.name: _decoder(hints[field.name]) for field in fields(kind)}
 
 
-def _decode(body: Mapping[str, Any], decoders: dict[str, Callable[[Any], Any] | None]) -> dict[str, Any]:
-    known = ((name, value) for name, value in body.items() if name in decoders)
-    return {name: decode(value) if (decode := decoders[name]) else value for name, value in known}
+def decode(kind: type[T], body: Mapping[str, Any]) -> T:
+    """Rebuild a dataclass from parsed JSON; unknown fields are ignored.
+
+    Raises:
+        ValueError: a field is missing, or is not as its annotation says.
+    """
+    decoders = _field_decoders(cast(Any, kind))
+    values = {}
+    for name, value in _expect({dict}, body).items():
+        if name in decoders:
+            try:
+                values[name] = decoders[name](value)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{name}: {error}") from None
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
-_KINDS: dict[str, tuple[type[Any], dict[str, Callable[[Any], Any] | None]]] = {
-    name: (kind, _field_decoders(kind))
+_KINDS: dict[str, type[Any]] = {
+    name: kind
     for name, kind in vars(messages).items()
     if isinstance(kind, type) and is_dataclass(kind) and issubclass(kind, Command | Event)
 }
-
-
-def read_model(body: Mapping[str, Any]) -> ModelInfo:
-    """Rebuild a model's description from plain data; one without a name if it is damaged."""
-    try:
-        return ModelInfo(**_decode(body, _field_decoders(ModelInfo)))
-    except (AttributeError, TypeError):
-        return ModelInfo()
 
 
 def dump(message: Command | Event) -> bytes:
@@ -85,8 +135,7 @@ def parse(line: bytes) -> Any:
     """
     try:
         body = json.loads(line)
-        kind, decoders = _KINDS[body["kind"]]
-        return kind(**_decode(body, decoders))
+        return decode(_KINDS[body["kind"]], body)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"not a message: {line[:80]!r}") from error
 

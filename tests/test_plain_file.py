@@ -9,11 +9,12 @@ import pytest
 
 from specchat import plain_file
 from specchat.app.cli.bench.items import read_items
-from specchat.app.saved import reading as saved
 from specchat.app.settings import file as settings_file
 from specchat.app.theming import themes
 from specchat.backends import UserError, load_model
 from specchat.backends.transcripts import scan_transcripts
+
+from .fakes.saved import read_chat
 
 
 def test_an_ordinary_file_is_read(tmp_path: Path) -> None:
@@ -97,4 +98,5 @@ def test_what_a_person_wrote_is_read_with_or_without_a_byte_order_mark(tmp_path:
     assert read_items(file("prompts.jsonl", '{"prompt": "é?"}\n'), None).items[0].turns == ("é?",)
     messages = '[{"role": "user", "content": "é"}, {"role": "assistant", "content": "a"}]'
     assert len(scan_transcripts(file("records.jsonl", f'{{"messages": {messages}}}\n'))[0]) == 1
-    assert saved.read(file("chat.json", '{"format": "chat", "version": 1}'), "chat", 1, bool)
+    chat = '{"format": "specchat chat", "version": 1, "specchat": "0", "system": null, "entries": []}'
+    assert read_chat(file("chat.json", chat)).version == "0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -95,7 +96,8 @@ def why(
     json: AsJson = False,
 ) -> None:
     """Say why the last answer of a chat was no faster, and which one change would help most."""
-    from ...engine.wire import read_model
+    from ...engine.options import ModelInfo
+    from ...engine.wire import decode
     from ..chat.entries import Answer
     from ..chat.why import diagnose
     from ..render.why_page import why_text
@@ -104,7 +106,10 @@ def why(
     answers = [entry for entry in reversed(opened.transcript.entries) if isinstance(entry, Answer) and len(entry.log)]
     if not answers:
         raise UserError("No answer of this chat is kept with its passes, so nothing is known of its speed. Ask it again.")
-    diagnosis = diagnose(answers[0], read_model(opened.model), answers)
+    info = ModelInfo()
+    with suppress(ValueError):  # written by another version of specchat
+        info = decode(ModelInfo, opened.model)
+    diagnosis = diagnose(answers[0], info, answers)
     if json:
         print_json(asdict(diagnosis))
     else:
@@ -115,7 +120,6 @@ def why(
 def delete(
     chat: Chat,
     undo: Annotated[bool, flag("--undo", "Restore it; this is possible for 30 days.")] = False,
-    json: AsJson = False,
 ) -> None:
     """Delete a chat, or restore it."""
     from ..history.chats import reading
@@ -131,9 +135,7 @@ def delete(
         row = history.row(row.id)
     if not undo:
         forget_deleted()
-    if json:
-        print_json(_as_json(row))
-    elif undo:
+    if undo:
         typer.echo(f"Restored: {row.id}  {row.title}")
     else:
         typer.echo(f"Deleted: {row.id}  {row.title}\n`specchat chats delete --undo {row.id}` undoes this (kept 30 days).")
@@ -145,21 +147,17 @@ def export(
     file: Annotated[Path, argument("The file to write; it ends in .html, .md or .json.", "FILE")],
     force: Annotated[bool, flag("--force", "Overwrite an existing file.")] = False,
     thoughts: Thoughts = False,
-    json: AsJson = False,
 ) -> None:
     """Write a chat to a file, in the colours of your settings."""
-    from ..export.formats import export_chat, target
+    from ..export import formats
     from ..export.look import settings_look
 
     settings, _ = load_settings()
-    path = target(str(file), None)
+    path = formats.target(str(file), None)
     opened = _open(chat)
-    place = export_chat(opened, path, settings_look(settings, thoughts=thoughts), force)
-    if json:
-        print_json({"file": str(place)})
-    else:
-        other = f" ({path.name} already exists; --force overwrites it)" if place.name != path.name else ""
-        typer.echo(f"Saved as {short_path(place)}{other}.")
+    place = formats.export(opened, path, settings_look(settings, thoughts=thoughts), force)
+    other = f" ({path.name} already exists; --force overwrites it)" if place.name != path.name else ""
+    typer.echo(f"Saved as {short_path(place)}{other}.")
 
 
 def _line(row: ChatRow) -> str:

@@ -32,7 +32,6 @@ DESCRIPTION_CELLS = 60
 # None of these means anything to a shell where it stands: ~ and = would at the beginning, # and ^ do in some shells anywhere.
 _SAFE = re.compile(r"[\w./][\w.,:/+@=-]*")
 _SPECIAL = re.compile(r"[^\w .,/+·…–—-]")
-_NOT_WORDS = re.compile(r"[^\w]+")
 
 
 def _completer(candidates: Callable[[str], Candidates]) -> Completer:
@@ -49,21 +48,10 @@ def _completer(candidates: Callable[[str], Candidates]) -> Completer:
                         break
         except Exception:  # a tab cannot be answered with an error message
             return []
-        return _described(list(matches.items())) if _shell() == "bash" else list(matches.items())
+        return list(matches.items())
 
     del complete.__wrapped__  # Typer reads the parameters
     return complete
-
-
-def _shell() -> str:
-    return os.environ.get("_SPECCHAT_COMPLETE", "").partition("_")[2]
-
-
-def _described(matches: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Put the title's words into the value where several values are numbers: bash shows values alone."""
-    if len(matches) < 2 or not all(value.isdigit() for value, _ in matches):
-        return matches
-    return [(f"{value}  {_NOT_WORDS.sub(' ', description).strip()}", "") for value, description in matches]
 
 
 @_completer
@@ -87,19 +75,6 @@ def methods(typed: str) -> Candidates:
 
     for method in describe():
         yield method["name"], method["summary"]
-
-
-@_completer
-def method_settings(typed: str) -> Candidates:
-    """Yield the settings of all methods for `--set NAME=`."""
-    from ...engine.catalog import describe
-
-    owners: dict[str, list[str]] = {}
-    for method in describe():
-        for setting in method["params"]:
-            owners.setdefault(setting["name"], []).append(method["name"])
-    for name, names in owners.items():
-        yield f"{name}=", f"of {', '.join(names)}"
 
 
 @_completer
@@ -133,10 +108,8 @@ BY_FLAG: Mapping[str, Completer] = {
     "--draft-model": models,
     "--method": methods,
     "--methods": methods,
-    "--set": method_settings,
     "--theme": choices(theme_names),
     "--preset": presets,
     "--resume": chats,
-    "--chat": chats,
 }
 """Option → completer of its value, in every command; those with fixed choices have their own."""

@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from functools import wraps
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -21,7 +21,6 @@ from ..cli import complete as completers
 from ..history import take_notices
 from ..settings.fields import OPTIONS, Values
 from ..settings.precedence import load_settings, read_settings
-from ..terminal import encoding
 from ..text.cells import sanitise
 from .bench.requests import BenchRequest, ReplayRequest, TuneRequest
 from .chats import chats, why
@@ -49,7 +48,7 @@ LOADED = ("device", "dtype", "context", "threads", "exact")
 def bench(request: BenchRequest) -> int:
     """Compare decoding methods on your model, machine and prompts.
 
-    All methods answer a prompt before the next one comes. ctrl+c keeps what has been measured; --resume continues.
+    All methods answer a prompt before the next one comes. ctrl+c ends it and prints what has been measured.
     """
     from .bench.run import run_bench
 
@@ -75,8 +74,6 @@ def tune(request: TuneRequest) -> int:
     """
     from .bench.tune import tune as search
 
-    if not 0 < request.minutes < 10_000:
-        raise UserError(f"--minutes takes a number above 0, not {request.minutes:g}.")
     return search(request)
 
 
@@ -110,14 +107,6 @@ app = typer.Typer(
 
 LIMITS = (*(key for key, option in OPTIONS.items() if option.group == "Sampling and limits"), "thoughts", "accept")
 """Settings of answers, and of their display."""
-
-
-class When(StrEnum):
-    """Choices of --color."""
-
-    auto = "auto"
-    always = "always"
-    never = "never"
 
 
 CHAT_OPTIONS = (*MODELS, *LOADING, "method", *LIMITS, "theme", "pace", "system")
@@ -177,7 +166,6 @@ def run(
     last: Annotated[bool, flag("--continue", "Continue the last chat, and save the exchange in it.")] = False,
     resume: Annotated[str | None, option("--resume", "Continue the chat with this title or number.", "CHAT")] = None,
     keep: Annotated[bool, flag("--keep", "Save the exchange as a new chat.")] = False,
-    no_history: Annotated[bool, flag("--no-history", "Continue a chat without saving the exchange.")] = False,
     file: Annotated[
         list[Path] | None, option("--file", "Attach a file or a folder's text files. Repeat for more.", "FILE", "-f")
     ] = None,
@@ -185,7 +173,6 @@ def run(
     jsonl: Annotated[bool, flag("--jsonl", "Print one JSON object per pass, then that of --json.")] = False,
     loading: Annotated[Values, SettingOptions(*LOADING, "system")],
     preset: Preset = None,
-    color: Annotated[When, flag("--color", "Colour the text by tokens a pass: auto, always or never.")] = When.auto,
 ) -> None:
     """Print one answer: coloured by tokens a pass on a terminal, plain text in a pipe.
 
@@ -194,8 +181,7 @@ def run(
     Exit codes: 0 answered; 1 the engine failed; 2 a mistake in the request (the message says how to fix it); 130 cancelled with
     ctrl+c; 141 the reader of the output is gone; 143 ended by SIGTERM.
     """
-    from .oneshot.request import Request, keeps
-    from .oneshot.run import run_once
+    from .oneshot import Request, run_once
 
     values = {**(context.obj or {}), **models, **limits, **loading, **_without_none(preset=preset)}
     request = Request(
@@ -207,10 +193,9 @@ def run(
         as_json=json,
         as_lines=jsonl,
         files=tuple(file or ()),
-        go_on=last or resume is not None,
+        last=last,
         chat=resume,
-        keep=keeps(last=last, resume=resume, keep=keep, no_history=no_history),
-        color=color.value,
+        keep=keep,
     )
     raise typer.Exit(run_once(request))
 
@@ -246,10 +231,7 @@ def doctor(
     json: AsJson = False,
     loading: Annotated[Values, SettingOptions("backend", "device", "dtype", "context")],
 ) -> None:
-    """Show what is installed, what is missing, and how to fix it; of a MODEL, what it can do here, and what its passes cost.
-
-    Passes of one token and of several are compared on a text, and the page says how often they part.
-    """
+    """Show what is installed, what is missing, and how to fix it; of a MODEL, what it can do here, and what its passes cost."""
     from . import doctor as checks
 
     if model is not None:
@@ -298,28 +280,24 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _complete_resume(words: Sequence[str]) -> list[str]:
-    """Put an empty text after a --resume without a value. The one of `bench` never has a value and stays."""
-    if "--resume" not in words:
-        return list(words)
-    commands = set(getattr(typer.main.get_command(app), "commands", {}))
+    """Put an empty text after a --resume without a value."""
     completed: list[str] = []
-    for i, word in enumerate(words):
-        if word in commands and (not completed or completed[-1] != "--resume"):
-            return [*completed, *words[i:]]
-        bare = word == "--resume" and (i + 1 == len(words) or words[i + 1].startswith("-"))
-        completed += ["--resume", ""] if bare else [word]
+    for word, following in zip_longest(words, words[1:], fillvalue="-"):
+        completed += [word, ""] if word == "--resume" and following.startswith("-") else [word]
     return completed
+
+
+def _as_text(argument: str) -> str:
+    """Replace bytes outside UTF-8 in an argument, unless it is the name of a file."""
+    return argument if os.path.lexists(argument) else os.fsencode(argument).decode(errors="replace")
 
 
 def main() -> NoReturn:
     """Run a command line, and end with its exit code."""
     code: Any = 0
     try:
-        if stand_somewhere():
-            print(
-                "specchat: The folder that you are in was deleted. Files are looked for in your home folder.", file=sys.stderr
-            )
-        app(_complete_resume(encoding.texts(sys.argv[1:])), prog_name="specchat")
+        stand_somewhere()
+        app(_complete_resume([*map(_as_text, sys.argv[1:])]), prog_name="specchat")
     except SystemExit as ended:
         # Click makes 1 of a closed pipe.
         code = CLOSED if isinstance(ended.__context__, BrokenPipeError) else ended.code

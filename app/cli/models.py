@@ -14,7 +14,7 @@ from ...errors import Cancelled, UserError, shell_line
 from ..settings.fields import Settings
 from ..settings.precedence import read_settings
 from ..text.amounts import size_of
-from ..text.cells import fit, one_line
+from ..text.cells import fit
 from .exit_codes import CANCELLED
 from .options import AsJson, argument, flag, option, print_json
 
@@ -38,10 +38,6 @@ def models(
     fetch: Annotated[
         bool, flag("--fetch", "Download owner/name or owner/name:Q4_K_M, or continue an interrupted download.")
     ] = False,
-    server: Annotated[
-        str | None,
-        option("--server", "Show what a server serves and how it decodes: its address or name.", "URL"),
-    ] = None,
     json: AsJson = False,
 ) -> None:
     """List the models on this machine, or what the Hub offers, and what fits in memory.
@@ -53,9 +49,6 @@ def models(
     from ..models.memory import room
 
     settings = read_settings()
-    if server is not None:
-        _print_server(server, settings, json)
-        return
     free = room(settings.device, settings.gpu_layers)
     on_hub = "/" in text and not text.startswith((".", "/", "~")) and text.count("/") == 1
     if fetch:
@@ -73,22 +66,6 @@ def models(
         _print_drafts(target, text, settings, json)
     else:
         _print_models(text, settings, free, json)
-
-
-def _print_server(name: str, settings: Settings, as_json: bool) -> None:
-    from ..models.servers import ask
-
-    (server,) = ask([name], settings.servers)
-    if server.problem:
-        raise UserError(server.problem)
-    if as_json:
-        print_json({**asdict(server), "specs": [server.spec(model) for model in server.models]})
-        return
-    about = [" ".join(filter(None, (server.engine, server.version))), f"decodes with {server.method}"]
-    about += [f"{server.context:,} tokens of context"] if server.context else []
-    typer.echo(one_line(" · ".join(about)))
-    for model in server.models:
-        typer.echo(f"  {one_line(model)}: {shell_line('specchat', '--model', server.spec(model))}")
 
 
 def _all_models(settings: Settings) -> tuple[Library, list[FoundModel]]:
@@ -166,7 +143,7 @@ def _fetch(spec: str, as_json: bool) -> None:
     if offer is None:
         names = ", ".join(offer.spec for offer in repository.offers)
         raise UserError(f"{spec} is not on the Hub: choose from {names}." if names else f"{spec}: {repository.remark}")
-    notes = Notes("auto")
+    notes = Notes()
 
     def progress(_: str, done: int, total: int) -> None:
         notes.progress(f"{offer.spec}: {size_of(done)} of {size_of(total)} ({done / total:.0%})")

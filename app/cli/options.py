@@ -43,9 +43,11 @@ def argument(help_text: str | None, metavar: str | None = None, completer: Compl
     return typer.Argument(help=help_text, metavar=metavar, show_default=False, autocompletion=completer)
 
 
-def option(name: str, help_text: str, metavar: str | None, *short: str) -> Any:
-    """Declare an option with a value."""
-    return typer.Option(*short, name, help=help_text, metavar=metavar, show_default=False, autocompletion=BY_FLAG.get(name))
+def option(name: str, help_text: str, metavar: str | None, *short: str, least: float | None = None) -> Any:
+    """Declare an option with a value; `least` is the least number that it takes."""
+    return typer.Option(
+        *short, name, help=help_text, metavar=metavar, show_default=False, autocompletion=BY_FLAG.get(name), min=least
+    )
 
 
 def flag(name: str, help_text: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import subprocess
 from collections.abc import Iterator
 from typing import Annotated, Any, TypedDict
 
@@ -14,7 +13,7 @@ from ..settings.fields import OPTIONS, Values, find_option
 from ..settings.file import file_keys, read, save
 from ..settings.precedence import Layers, layers_of, load_settings
 from ..settings.rows import in_force, shown, word
-from ..settings.toml import join, split, write
+from ..settings.toml import join, split
 from ..text.amounts import short_path
 from ..text.cells import fit, width
 from . import complete as completers
@@ -23,8 +22,6 @@ from .options import AsJson, argument, flag, option, with_options
 settings_commands = typer.Typer(name="settings", help="Show settings with their values and sources, and change them.")
 
 Key = Annotated[str, argument("For example theme or sampling.temperature.", "KEY", completers.setting_keys)]
-ForModel = Annotated[str | None, option("--model", "Apply this model's defaults.", "MODEL")]
-FromPreset = Annotated[str | None, option("--preset", "Apply this preset.", "NAME")]
 
 
 class SettingFields(TypedDict):
@@ -40,20 +37,21 @@ class SettingFields(TypedDict):
 @settings_commands.callback(invoke_without_command=True)
 def show(
     context: typer.Context,
-    model: ForModel = None,
-    preset: FromPreset = None,
+    model: Annotated[str | None, option("--model", "Apply this model's defaults.", "MODEL")] = None,
+    preset: Annotated[str | None, option("--preset", "Apply this preset.", "NAME")] = None,
     changed: Annotated[bool, flag("--changed", "List only settings that differ from their default.")] = False,
     json: AsJson = False,
 ) -> None:
     """Print every setting with its value and its source: default, settings file, a model's default, command line or preset."""
-    context.obj = {**(context.obj or {}), **({"model": model} if model else {})}
+    context.obj = {**(context.obj or {}), **{key: name for key, name in (("model", model), ("preset", preset)) if name}}
     if context.invoked_subcommand is not None:
-        if preset or changed or json:
-            raise UserError("Put the options of `specchat settings` after the command's name.")
+        if changed or json:
+            raise UserError("--changed and --json list settings. Leave out the command after them.")
         return
-    layers = _layers(context.obj, preset)
+    layers = _layers(context.obj)
     settings = [setting for setting in _settings(layers) if not changed or setting["source"] != "default"]
-    _print_problems(layers.read.problems)
+    for problem in layers.read.problems:
+        typer.echo(f"specchat: {problem}", err=True)
     if json:
         body = {"file": str(layers.read.path), "problems": list(layers.read.problems), "settings": settings}
         typer.echo(json_module.dumps(body, ensure_ascii=False))
@@ -67,13 +65,10 @@ def show(
 
 
 @settings_commands.command()
-def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
+def get(context: typer.Context, key: Key) -> None:
     """Print the value of a setting, or its default; nothing if it has neither."""
-    setting = _setting(_layers(context.obj or {}, preset), key)
-    value = setting["value"]
-    if json:
-        typer.echo(json_module.dumps(setting, ensure_ascii=False))
-    elif isinstance(value, list):
+    value = _setting(_layers(context.obj or {}), key)["value"]
+    if isinstance(value, list):
         typer.echo("\n".join(map(str, value)))
     else:
         typer.echo("" if value is None else word(value))
@@ -98,40 +93,16 @@ def unset(keys: Annotated[list[str], argument(None, "KEY")]) -> None:
     path = read().path
     removed: dict[str, None] = {}
     for key in keys:
-        found = [join(parts) for parts in file_keys(path) if split(key) and parts[: len(split(key))] == split(key)]
-        if not found:
+        matches = [join(parts) for parts in file_keys(path) if split(key) and parts[: len(split(key))] == split(key)]
+        if not matches:
             raise UserError(f"The settings file does not set {key}. `specchat settings --changed` shows what it sets.")
-        removed |= dict.fromkeys(found)
+        removed |= dict.fromkeys(matches)
     save(removed)
     typer.echo(f"{', '.join(keys)}: removed from {path}.")
 
 
-@settings_commands.command()
-def edit() -> None:
-    """Open the settings file in your editor (the `editor` setting, $VISUAL or $EDITOR), then report mistakes."""
-    from ..terminal.editor import editor_command
-
-    content = read()
-    command = editor_command(Layers(content).settings().editor)
-    if not content.path.exists():
-        write(content.path, "# `specchat settings` lists every setting.\n")
-    try:
-        code = subprocess.call([*command, str(content.path)])
-    except OSError as error:
-        raise UserError(f"Cannot start {command[0]} ({error.strerror}). Choose another editor.") from None
-    problems = read().problems
-    _print_problems(problems)
-    if code or problems:
-        raise typer.Exit(1 if code else 2)
-
-
-def _print_problems(problems: tuple[str, ...]) -> None:
-    for problem in problems:
-        typer.echo(f"specchat: {problem}", err=True)
-
-
-def _layers(options: Values, preset: str | None) -> Layers:
-    return layers_of(with_options(load_settings()[0], {**options, **({"preset": preset} if preset else {})}))
+def _layers(options: Values) -> Layers:
+    return layers_of(with_options(load_settings()[0], options))
 
 
 def _settings(layers: Layers) -> Iterator[SettingFields]:

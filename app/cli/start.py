@@ -74,7 +74,7 @@ def open_chat(
         saved = opened.transcript if opened is not None else None
         race: RaceRecord | None = None
         if file is not None:
-            from ..saved.capture import SavedChat
+            from ..saved.chat_json import SavedChat
             from ..saved.race_json import read_saved
 
             if isinstance(read := read_saved(user_path(file)), SavedChat):

@@ -3,7 +3,6 @@ a file decides its format, no file is overwritten by default, and a file is writ
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -14,8 +13,7 @@ from pathlib import Path
 from ...errors import UserError
 from ...plain_file import replacing, user_path
 from ..race.record import RaceRecord
-from ..saved.capture import SavedChat, capture
-from ..saved.chat_json import chat_json
+from ..saved.chat_json import SavedChat, capture, chat_json
 from ..saved.race_json import race_json
 from ..settings.locations import exports_folder
 from ..text.cells import one_line
@@ -24,30 +22,14 @@ from .look import Look
 from .markdown import chat_markdown
 from .race_html import race_html
 
-__all__ = ["FORMATS", "Look", "SavedChat", "capture", "export_chat", "export_race", "target"]
+__all__ = ["FORMATS", "Look", "SavedChat", "capture", "export", "target"]
 
 FORMATS = {"html": "web page", "md": "Markdown", "json": "all there is"}
 """Format, which is also the file's suffix → its description."""
 
-SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
-"""Suffix of a file → format."""
-
 _CHUNK = 1 << 16
 _BREATH_SECONDS = 0.001
 """Pause after each chunk, so that an export's thread leaves the interface its turns."""
-
-_WHY = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EROFS: "the disk is read-only",
-    errno.EACCES: "its folder is not writable",
-    errno.EPERM: "its folder is not writable",
-    errno.ENOENT: "there is no such folder",
-    errno.ENOTDIR: "there is no such folder",
-    errno.ENAMETOOLONG: "its name is too long",
-    errno.EISDIR: "it is a folder",
-    errno.EFBIG: "it is too large for this disk",
-}
 
 
 def format_of(path: Path) -> str:
@@ -56,10 +38,9 @@ def format_of(path: Path) -> str:
     Raises:
         UserError: it names none; lists them.
     """
-    if format := SUFFIXES.get(path.suffix.lower()):
+    if (format := path.suffix.lower()[1:]) in FORMATS:
         return format
-    has = f"ends in {one_line(path.suffix)}" if path.suffix else "has no extension"
-    raise UserError(f"{one_line(path.name) or 'The file'} {has}. Choose .html, .md or .json.")
+    raise UserError(f"{one_line(path.name) or 'The file'} has no format. Choose a name that ends in .html, .md or .json.")
 
 
 def target(text: str, format: str | None = None, stem: str = "specchat") -> Path:
@@ -77,27 +58,23 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
     if "\0" in text:
         raise UserError("A file name cannot contain the NUL character. Choose another name.")
     path = user_path(text) if text else exports_folder()
-    if format is not None and (not text or os.path.isdir(path)):
-        return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
     if format is None:
-        if os.path.isdir(path):
-            raise UserError(f"{one_line(text)} is a folder. Give a file in it that ends in .html, .md or .json.")
         format_of(path)
         return path
-    named = SUFFIXES.get(path.suffix.lower())
-    if named is None:
-        return path.with_name(f"{path.name}.{format}")
-    if named != format:
+    if not text or os.path.isdir(path):
+        return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
+    named = path.suffix.lower()[1:]
+    if named in FORMATS and named != format:
         raise UserError(f"{one_line(path.name)} ends in {path.suffix}, but you asked for {format}. Leave one of them out.")
-    return path
+    return path if named == format else path.with_name(f"{path.name}.{format}")
 
 
-def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
+def write(path: Path, texts: Iterable[str], overwrite: bool = False) -> Path:
     """Write a file, whole or not at all; returns its path.
 
     Args:
         path: the file; `name-2.html` is used if `name.html` exists.
-        chunks: its text. Lone surrogates become escapes as JSON has them.
+        texts: its text in pieces. Lone surrogates become escapes as JSON has them.
         overwrite: replace a file that exists.
 
     Raises:
@@ -111,15 +88,15 @@ def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
         place = place if overwrite else _free(place)
         with replacing(place) as file:
             since = 0
-            for chunk in chunks:
-                since += file.write(chunk.encode("utf-8", "backslashreplace"))
+            for text in texts:
+                since += file.write(text.encode("utf-8", "backslashreplace"))
                 if since >= _CHUNK:
                     time.sleep(_BREATH_SECONDS)
                     since = 0
         return place
     except OSError as error:
-        why = _WHY.get(error.errno or 0) or one_line(error.strerror or str(error))
-        raise UserError(f"Could not write {one_line(str(path))}: {why}. Choose another place.") from None
+        why = one_line(error.strerror or str(error))
+        raise UserError(f"Could not write {one_line(str(path))} ({why}). Choose another place.") from None
 
 
 def _free(place: Path) -> Path:
@@ -128,35 +105,19 @@ def _free(place: Path) -> Path:
     return next(name for name in chain([place], numbered) if not os.path.lexists(name))
 
 
-def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False) -> Path:
-    """Write a chat in the format of the file's suffix; returns its path (`name-2.html` if `name.html` exists).
+def export(saved: SavedChat | RaceRecord, path: Path, look: Look, overwrite: bool = False) -> Path:
+    """Write a chat or a race in the format of the file's suffix; returns its path (`name-2.html` if `name.html` exists).
 
     Raises:
         UserError: the suffix names no format, or the file cannot be written; nothing is left of it.
     """
-    return write(path, chat_chunks(chat, format_of(path), look), overwrite)
+    return write(path, chunks(saved, format_of(path), look), overwrite)
 
 
-def export_race(record: RaceRecord, path: Path, look: Look, overwrite: bool = False) -> Path:
-    """Write a race as a web page or as JSON, by the file's suffix; returns its path as `export_chat` does.
-
-    Raises:
-        UserError: the suffix names no format, or the file cannot be written; nothing is left of it.
-    """
-    return write(path, race_chunks(record, format_of(path), look), overwrite)
-
-
-def race_chunks(record: RaceRecord, format: str, look: Look) -> Iterator[str]:
-    """Yield a race as `html` or `json` in pieces."""
-    return race_html(record, look) if format == "html" else race_json(record)
-
-
-def chat_chunks(chat: SavedChat, format: str, look: Look) -> Iterator[str]:
-    """Yield a chat in one of FORMATS in pieces."""
-    match format:
-        case "html":
-            return chat_html(chat, look)
-        case "md":
-            return chat_markdown(chat, thoughts=look.thoughts)
-        case _:
-            return chat_json(chat)
+def chunks(saved: SavedChat | RaceRecord, format: str, look: Look) -> Iterator[str]:
+    """Yield a chat in one of FORMATS, or a race as `html` or `json`, in pieces."""
+    if isinstance(saved, RaceRecord):
+        return race_html(saved, look) if format == "html" else race_json(saved)
+    if format == "json":
+        return chat_json(saved)
+    return chat_html(saved, look) if format == "html" else chat_markdown(saved, thoughts=look.thoughts)

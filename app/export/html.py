@@ -11,7 +11,7 @@ from html import escape
 from ..chat.entries import Answer, Notice, Prompt
 from ..render.thoughts import thought_line
 from ..render.verdict import verdict
-from ..saved.capture import SavedChat
+from ..saved.chat_json import SavedChat
 from ..theming.colouring import Ink
 from .look import Look, headline, tooltip, visible
 

@@ -1,38 +1,26 @@
 """A chat as Markdown: prompts as quotations, answers as the model wrote them, each with its verdict below.
 
-Only harmful text is changed: control characters become visible, raw HTML becomes text, and an open code fence of an answer is
-closed, so that it cannot swallow the text after it.
+Control characters become visible, raw HTML becomes text, and an open code fence of an answer is closed, so that neither can
+swallow the text after it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 from ..chat.entries import Answer, Notice, Prompt
 from ..render.thoughts import thought_line
 from ..render.verdict import verdict_text
-from ..saved.capture import SavedChat
+from ..saved.chat_json import SavedChat
 from ..text.cells import one_line, sanitise
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.token import Token
-
-ROUNDS = 8
-"""Searches of a text for raw HTML: each may reveal more in the next."""
-
-DEEP = 17
-"""Nesting level from which on a text is not searched: the parser stops at 20, other renderers go on; a list counts two."""
 
 _TAG = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
-_LINK = re.compile(r"(?<!\\)((?:\\\\)*)([\[\]<])")
-_SCHEME = re.compile(r"script|data|file|&|%|\\", re.IGNORECASE)
-"""Parts of harmful links, each of which has one."""
-_UNSEEN = re.compile(r"[\x00-\x20]|%0[9ad]|%20", re.IGNORECASE)
-"""Characters of a link that browsers ignore."""
 _END = "specchat-end-of-text"
 
 
@@ -70,63 +58,32 @@ def quoted(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Turn raw HTML and links that would run something into text, except inside code."""
-    return unlinked(_without_html(text))
-
-
-def _without_html(text: str) -> str:
+    """Turn raw HTML into text, except inside code."""
     if _TAG.search(text) is None:
         return text
-    text = _escaped(text, lambda text: _html(text) or [], _TAG, r"\1\\<")
-    return text if _html(text) == [] else text.replace("<", "&lt;")
+    lines = text.split("\n")
+    for start, end in _html(text):
+        lines[start:end] = [_TAG.sub(r"\1\\<", line) for line in lines[start:end]]
+    escaped = "\n".join(lines)
+    return escaped.replace("<", "&lt;") if _html(escaped) else escaped
 
 
-def unlinked(text: str) -> str:
-    """Remove links to schemes such as `javascript:`, however they are spelled; their text stays."""
-    if _SCHEME.search(text) is None:
-        return text
-    text = _escaped(text, _harmful, _LINK, r"\1\\\2")
-    return _LINK.sub(r"\1\\\2", text) if _harmful(text) else text
-
-
-def _escaped(text: str, find: Callable[[str], list[tuple[int, int]]], signs: re.Pattern[str], by: str) -> str:
-    """Replace signs in the lines (from, to) that `find` returns, until it changes nothing."""
-    for _ in range(ROUNDS):
-        lines = text.split("\n")
-        for start, end in find(text):
-            lines[start:end] = [signs.sub(by, line) for line in lines[start:end]]
-        escaped = "\n".join(lines)
-        if escaped == text:
-            break
-        text = escaped
-    return text
-
-
-def _harmful(text: str) -> list[tuple[int, int]]:
-    """Return the lines (from, to) of the paragraphs with harmful links."""
-    from markdown_it.common.normalize_url import validateLink
-
+def _html(text: str) -> list[tuple[int, int]]:
+    """Return the lines (from, to) of the blocks with raw HTML."""
     spans = []
-    for token in _lenient().parse(text):
-        if token.level >= DEEP:
-            return [(0, text.count("\n") + 1)]
-        for child in _all(token.children or ()):
-            target = str(child.attrs.get("href") or child.attrs.get("src") or "")
-            if token.map and not validateLink(_UNSEEN.sub("", target)):
-                spans.append((token.map[0], token.map[1]))
+    for token in _parser().parse(text):
+        kinds = {token.type, *(child.type for child in token.children or ())}
+        if token.map and kinds & {"html_block", "html_inline"}:
+            spans.append((token.map[0], token.map[1]))
     return spans
 
 
 def closed(text: str) -> str:
-    """Close a code fence that the text leaves open."""
-    if ("```" not in text and "~~~" not in text) or _ends(text):
+    """Close a code fence that the text leaves open: a paragraph after it is outside of everything that it opens."""
+    tokens = _parser().parse(f"{text}\n\n{_END}")
+    if tokens[-1].type == "paragraph_close" and tokens[-2].content == _END:
         return text
-    fence = next((token.markup for token in reversed(_parser().parse(text)) if token.type == "fence"), "```")
-    if _ends(f"{text}\n{fence}"):
-        return f"{text}\n{fence}"
-    longest = max(map(len, re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    return f"{text}\n{tokens[-1].markup}" if tokens[-1].type == "fence" else text
 
 
 @cache
@@ -134,39 +91,3 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark")
-
-
-@cache
-def _lenient() -> MarkdownIt:
-    """Return a parser that accepts any link, as careless programs do."""
-    from markdown_it import MarkdownIt
-
-    parser = MarkdownIt("commonmark")
-    parser.validateLink = lambda url: True  # type: ignore[method-assign]
-    return parser
-
-
-def _html(text: str) -> list[tuple[int, int]] | None:
-    """Return the lines (from, to) of the blocks with raw HTML; None if quotations and lists are nested too deep."""
-    spans = []
-    for token in _parser().parse(text):
-        if token.level >= DEEP:
-            return None
-        raw = token.type == "html_block" or any(child.type == "html_inline" for child in _all(token.children or ()))
-        if raw and token.map:
-            spans.append((token.map[0], token.map[1]))
-    return spans
-
-
-def _all(tokens: Iterable[Token]) -> Iterator[Token]:
-    for token in tokens:  # an image holds its description's tokens
-        yield token
-        yield from _all(token.children or ())
-
-
-def _ends(text: str) -> bool:
-    """Whether a paragraph after `text` would be outside of everything that it opens."""
-    last = _parser().parse(f"{text}\n\n{_END}")[-3:]
-    return [token.type for token in last] == ["paragraph_open", "inline", "paragraph_close"] and (
-        last[1].content == _END and last[0].level == 0
-    )

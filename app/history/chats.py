@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import UserError
 from ..chat.entries import ChatEntry
 from ..chat.transcript import Fork, Transcript
-from ..saved.capture import SavedChat
+from ..saved.chat_json import SavedChat
 from ..text.cells import find_all, fit, folded, one_line, sanitise
 from .recorder import TITLE_CELLS, ChatTrack, Row, Written, read_row
 from .store import Store, searchable, stored, trouble

@@ -19,9 +19,19 @@ from ..chat.about import LOADED_WITH, About, SavableChat
 from ..chat.entries import Answer, ChatEntry, Notice, Prompt
 from ..chat.pieces import Pieces
 from ..chat.transcript import Fork, Transcript
-from ..saved.capture import frozen, model_body, settings_body
-from ..saved.chat_json import dump, entry_head, pieces_body, read_entry, run_json, steps_of, tail_of
-from ..saved.reading import BadFile, Table
+from ..saved.chat_json import (
+    BadFile,
+    dump,
+    entry_head,
+    frozen,
+    model_body,
+    pieces_body,
+    read_entry,
+    run_json,
+    settings_body,
+    steps_of,
+    tail_of,
+)
 from ..text.amounts import short_path
 from ..text.cells import fit, one_line
 from . import take_notices
@@ -421,7 +431,7 @@ def read_row(db: sqlite3.Connection, id: int, text: str | None, body: str) -> Ch
             more = json.loads(zlib.decompress(part))
             runs += more["runs"]
             pieces |= more["pieces"]
-        return read_entry(Table({**head, "text": text or "", "runs": runs, "pieces": pieces}))
+        return read_entry({**head, "text": text or "", "runs": runs, "pieces": pieces})
     except (BadFile, zlib.error, ValueError, KeyError, TypeError, RecursionError):
         answer = Answer(one_line(head["method"]), one_line(head["label"]))
         answer.finish("damaged", text or "")

@@ -1,42 +1,139 @@
-"""A chat as JSON, which can be opened again. docs/files.md describes the format."""
+"""A chat to be saved, and a chat as JSON, which can be opened again. docs/files.md describes the format."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from ...engine.messages import FIELDS, StepRecord
-from ...engine.options import RequestOptions
-from ...errors import UserError
-from ...option import declared_options
-from ..chat.entries import NO_ID, SEVERITIES, Answer, ChatEntry, Figures, Notice, Prompt
+from ...engine.wire import decode
+from ..chat.about import About, SavableChat, public
+from ..chat.entries import SEVERITIES, Answer, ChatEntry, Notice, Prompt
 from ..chat.pieces import Pieces, SomePieces
 from ..chat.runs import SHADES, WRITTEN, Run
 from ..chat.transcript import Transcript
+from ..race.guests import short_name
 from ..text.cells import one_line
-from .capture import SavedChat
-from .reading import BadFile, Table, read
 
 FORMAT = "specchat chat"
 VERSION = 1
 
-_FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted", "prefill_seconds", "decode_seconds")
-_RARE = ("plain_seconds", "rested", "contended", "certainty", "doubt")
 _SECONDS = {"draft_seconds": "draft", "forward_seconds": "forward", "other_seconds": "other"}
 """Fields of a step's seconds → their names in the file."""
 _TREE = {"tree_tokens": "tokens", "tree_parents": "parents", "drafters": "drafters", "sources": "sources", "shares": "shares"}
 """Fields of a step's tree → their names in the file's `tree`."""
-_HEAD = ("text", "tokens", "method", "spans", "path", "held")
-"""Fields with code of their own; `held` is in no file."""
-_PLAIN = {name: absent for name, absent in FIELDS.items() if name not in {*_SECONDS, *_TREE, *_HEAD}}
-"""The other fields of a step, which the file has under their own names → the value that means absent."""
-_LAST = [name for name in _PLAIN if name not in ("drafted", "accepted", "nodes", "carried", "probs", "declined")]
+_OWN = ("text", "tokens", "method", "spans", "drafted", "accepted", "nodes", "carried", "path", "probs", "declined", "held")
+"""Fields with a place of their own in the file; `held` is in no file."""
+_LAST = [name for name in FIELDS if name not in {*_SECONDS, *_TREE, *_OWN}]
 """Fields of few runs, at their end in the file."""
-_LARGEST = 3.4e38
-"""Largest value of a 32-bit float, the type of seconds in the log."""
+
+Body = Mapping[str, Any]
+"""An object in a file."""
+
+
+DAMAGE = (AttributeError, ArithmeticError, LookupError, TypeError, ValueError)
+"""Errors that a value of another type, or a missing one, gives rise to."""
+
+
+class BadFile(ValueError):
+    """An invalid file; says which part of it."""
+
+
+@dataclass(slots=True)
+class SavedChat:
+    """A chat with everything that an export contains."""
+
+    transcript: Transcript
+    model: Body = field(default_factory=dict)
+    """`asked`: the model's name as the user wrote it; the rest is the engine's description."""
+    settings: Body = field(default_factory=dict)
+    """`method`, `methods` (the settings of each), `sampling`, `accept`, `max_tokens`, `stop`, `stop_loops`, `think`,
+    `think_budget`, `template_var`."""
+    saved: str = ""
+    """Local time of the capture with its offset, ISO 8601."""
+    version: str = ""
+    """Version of specchat that wrote it."""
+    pieces: Pieces = field(default_factory=Pieces)
+    """Default token texts for answers without any."""
+
+    @property
+    def heading(self) -> Body:
+        """The chat's model for a heading, or the names of all models that answered."""
+        names = dict.fromkeys(str(model) for answer in self.transcript.answers() if (model := answer.asked.get("model")))
+        if all(name == self.model.get("asked") for name in names):
+            return self.model
+        return {"name": ", ".join(map(short_name, names))}
+
+    @property
+    def model_name(self) -> str:
+        heading = self.heading
+        return str(heading.get("name") or heading.get("asked") or "")
+
+    def model_of(self, answer: Answer) -> str:
+        """Return the name of an answer's model; empty if unknown."""
+        return short_name(str(answer.asked.get("model", "")))
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFigures:
+    """An answer's figures as a file has them; those at their defaults are missing."""
+
+    prompt_tokens: int
+    reused: int
+    tokens: int
+    steps: int
+    drafted: int
+    accepted: int
+    prefill_seconds: float
+    decode_seconds: float
+    plain_seconds: float = 0.0
+    rested: bool = False
+    contended: bool = False
+    certainty: str = ""
+    doubt: str = ""
+    valid: bool | None = None
+
+
+def capture(chat: SavableChat) -> SavedChat:
+    """Capture a chat, which may go on while the copy is written."""
+    from ... import __version__
+
+    transcript, about = chat.transcript, chat.about()
+    entries = [frozen(entry) if isinstance(entry, Answer) else entry for entry in transcript.entries]
+    return SavedChat(
+        Transcript(entries, transcript.system),
+        model_body(about),
+        settings_body(about),
+        datetime.now().astimezone().isoformat(timespec="seconds"),
+        __version__,
+        about.pieces,
+    )
+
+
+def model_body(about: About) -> Body:
+    return {"asked": about.selection.model, **public(about.info)}
+
+
+def settings_body(about: About) -> Body:
+    return {
+        "method": about.method,
+        "methods": {name: dict(table) for name, table in about.methods.items()},
+        **about.answering(),
+        "template_var": list(about.options.template_var),
+    }
+
+
+def frozen(answer: Answer) -> Answer:
+    """Copy an answer that is still being written. The copy shares the log, which only grows, and reads
+    it as far as its own runs go."""
+    if answer.done:
+        return answer
+    figures = replace(answer.figures, totals=replace(answer.totals))
+    return replace(answer, runs=list(answer.runs), figures=figures, by_method=dict(answer.by_method), reason="unfinished")
 
 
 def chat_json(chat: SavedChat) -> Iterator[str]:
@@ -54,23 +151,24 @@ def chat_json(chat: SavedChat) -> Iterator[str]:
     for i, entry in enumerate(chat.transcript.entries):
         yield ",\n  " if i else "\n  "
         if isinstance(entry, Answer):
-            yield from answer_json(entry, chat.pieces_of(entry), {"kind": "answer"})
+            yield from answer_json(entry, chat.pieces, {"kind": "answer"})
         else:
             yield dump(entry_head(entry))
     yield "\n ]\n}\n"
 
 
-def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterator[str]:
-    """Yield an answer as an object that begins with the fields `more`; `pieces` are the token texts."""
+def answer_json(answer: Answer, pieces: Pieces, more: Body) -> Iterator[str]:
+    """Yield an answer as an object that begins with the fields `more`; `pieces` are the token texts of one without any."""
     yield dump(answer_head(answer, more))[:-1] + ', "runs": ['
     steps = steps_of(answer)
     token_ids: set[int] = set()
     for index in range(steps):
         yield (",\n   " if index else "\n   ") + run_json(answer, index, token_ids)
-    yield f'\n  ], "tail": {dump(tail_of(answer, steps))}, "pieces": {dump(pieces_body(token_ids, pieces))}}}'
+    texts = pieces_body(token_ids, answer.pieces if len(answer.pieces) else pieces)
+    yield f'\n  ], "tail": {dump(tail_of(answer, steps))}, "pieces": {dump(texts)}}}'
 
 
-def entry_head(entry: ChatEntry) -> dict[str, Any]:
+def entry_head(entry: ChatEntry) -> dict[str, object]:
     """Return a prompt or a notice as an object, or an answer without its runs, its tail and its token texts."""
     match entry:
         case Prompt(text):
@@ -81,13 +179,18 @@ def entry_head(entry: ChatEntry) -> dict[str, Any]:
             return answer_head(entry, {"kind": "answer"})
 
 
-def answer_head(answer: Answer, more: dict[str, Any]) -> dict[str, Any]:
-    head = {**more, "method": answer.method, "label": answer.label, "reason": answer.reason}
-    if answer.asked:
-        head["asked"] = answer.asked
-    if thought := answer.thought:
-        head["thought"] = thought  # for other programs: the runs have it too
-    return {**head, "figures": figures_body(answer.figures)}
+def answer_head(answer: Answer, more: Body) -> dict[str, object]:
+    figures = {item.name: getattr(answer.figures, item.name) for item in fields(SavedFigures)}
+    absent = {item.name: item.default for item in fields(SavedFigures) if item.default is not MISSING}
+    return {
+        **more,
+        "method": answer.method,
+        "label": answer.label,
+        "reason": answer.reason,
+        **({"asked": answer.asked} if answer.asked else {}),
+        **({"thought": thought} if (thought := answer.thought) else {}),  # for other programs: the runs have it too
+        "figures": {name: value for name, value in figures.items() if name not in absent or value != absent[name]},
+    }
 
 
 def steps_of(answer: Answer) -> int:
@@ -106,18 +209,12 @@ def run_json(answer: Answer, index: int, token_ids: set[int]) -> str:
     return dump(run_body(answer.runs[index], step))
 
 
-def figures_body(figures: Figures) -> dict[str, Any]:
-    body = {name: getattr(figures, name) for name in _FIGURES}
-    more = {name: value for name in _RARE if (value := getattr(figures, name))}
-    return body | more | ({} if figures.valid is None else {"valid": figures.valid})
-
-
 def pieces_body(tokens: Iterable[int], pieces: Pieces) -> dict[str, str]:
     return {str(token): raw for token in sorted(tokens) if (raw := pieces.raw(token))}
 
 
-def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
-    optional: dict[str, Any] = {"spans": run.spans}
+def run_body(run: Run, step: StepRecord) -> dict[str, object]:
+    optional: dict[str, object] = {"spans": run.spans}
     if step.drafted or step.accepted:
         optional |= {"drafted": step.drafted, "accepted": step.accepted}
     tree = {key: value for name, key in _TREE.items() if (value := _short(getattr(step, name)))}
@@ -135,126 +232,6 @@ def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
     }
 
 
-def read_chat(path: Path) -> SavedChat:
-    """Read a chat, whose answers have their colours, figures and trees.
-
-    Raises:
-        UserError: the file cannot be read or is no such chat; names what is wrong.
-    """
-    return read(path, FORMAT, VERSION, chat_of)
-
-
-def chat_of(table: Table) -> SavedChat:
-    """Read the chat in an object.
-
-    Raises:
-        BadFile: something is missing or is not as it must be.
-    """
-    transcript = Transcript(system=table.optional_text("system"))
-    transcript.entries += map(read_entry, table.tables("entries"))
-    return SavedChat(
-        transcript,
-        table.table("model", {}).data,
-        table.table("settings", {}).data,
-        table.text("saved", ""),
-        table.text("specchat", ""),
-    )
-
-
-def read_entry(entry: Table) -> ChatEntry:
-    """Read the prompt, notice or answer in an object.
-
-    Raises:
-        BadFile: something is missing or is not as it must be.
-    """
-    match kind := entry.text("kind"):
-        case "prompt":
-            return Prompt(entry.text("text"))
-        case "notice":
-            return Notice(entry.text("text"), entry.word("severity", SEVERITIES, "information"))
-        case "answer":
-            return read_answer(entry)
-        case _:
-            raise BadFile(f"{entry.place}.kind is {kind!r}, which is none of prompt, answer, notice")
-
-
-def read_answer(entry: Table) -> Answer:
-    """Read the answer in an object.
-
-    Raises:
-        BadFile: something is missing or is not as it must be.
-    """
-    answer = Answer(one_line(entry.text("method")), one_line(entry.text("label")))
-    for table in entry.tables("runs"):
-        run = answer.add(_step(table))
-        run.seconds = table.number("seconds")
-        run.shade = table.count("shade", run.shade, WRITTEN, SHADES - 1)
-    answer.finish(one_line(entry.optional_text("reason") or "unfinished"), entry.text("tail", ""))
-    figures = entry.table("figures")
-    for name in _FIGURES:
-        setattr(answer.figures, name, figures.number(name) if name.endswith("seconds") else figures.count(name))
-    answer.figures.plain_seconds = figures.number("plain_seconds", 0.0)
-    for name in ("rested", "contended"):
-        setattr(answer.figures, name, figures.data.get(name) is True)
-    for name in ("certainty", "doubt"):
-        setattr(answer.figures, name, one_line(figures.text(name, "")))
-    answer.figures.valid = valid if isinstance(valid := figures.data.get("valid"), bool) else None
-    pieces = entry.table("pieces", {})
-    if wrong := next((key for key in pieces.data if not (key.isascii() and key.isdigit() and len(key) < 11)), None):
-        raise BadFile(f"{pieces.place} has {wrong!r}, which is no token's number")
-    answer.pieces = SomePieces({int(key): pieces.text(key) for key in pieces.data})
-    answer.asked = _request(entry.data.get("asked"))
-    return answer
-
-
-def _request(value: Any) -> dict[str, Any]:
-    """Return an answer's request if it is valid, else an empty one."""
-    kinds = {"model": str, "method": str, "settings": dict, "sampling": dict}
-    if not isinstance(value, dict) or not all(isinstance(value.get(name), kind) for name, kind in kinds.items()):
-        return {}
-    try:
-        for name, option in declared_options(RequestOptions).items():
-            if value.get(name) is not None:
-                option.parse(value[name], name)
-    except UserError:
-        return {}
-    return value if isinstance(value.get("template_vars", {}), dict) else {}
-
-
-def _step(run: Table) -> StepRecord:
-    tokens, text = run.counts("tokens", least=NO_ID), run.text("text")
-    values: dict[str, Any] = {name: run.number(key) for name, key in _SECONDS.items()}
-    values |= {name: run.like(name, absent) for name, absent in _PLAIN.items() if name in run.data}
-    if any(isinstance(value, float) and value > _LARGEST for value in values.values()):
-        raise BadFile(f"{run.place} took too long to be true")
-    path = run.counts("path", [])
-    if "tree" in run.data:
-        values |= _tree(run.table("tree"))
-        parents = values["tree_parents"]
-        if any(node >= len(parents) for node in path) or path[:1] not in ([], [0]):
-            raise BadFile(f"{run.place}.path leaves the tree")
-        if any(parents[node] != before for before, node in pairwise(path)):
-            raise BadFile(f"{run.place}.path is no path of the tree")
-    if values.get("carried", 0) > len(text):
-        raise BadFile(f"{run.place}.carried is more than its text has")
-    spans = run.rows("spans", 3)
-    if spans and [sum(row[at] for row in spans) for at in (1, 2)] != [len(text), len(tokens)]:
-        raise BadFile(f"{run.place}.spans do not add up to its text and tokens")
-    return StepRecord(one_line(run.text("method")), tokens, text, path=path, spans=spans, **values)
-
-
-def _tree(tree: Table) -> dict[str, Any]:
-    """Read the fields of a step's tree."""
-    tokens, parents = tree.counts("tokens"), tree.counts("parents", least=-1)
-    drafters = [one_line(name) for name in tree.texts("drafters", [])]
-    sources = tree.counts("sources", [])
-    if len(parents) != len(tokens) or parents[:1] != [-1] or any(not 0 <= parents[n] < n for n in range(1, len(parents))):
-        raise BadFile(f"{tree.place}.parents do not make a tree of its tokens")
-    if len(sources) != (len(tokens) if drafters else 0) or any(source >> len(drafters) for source in sources):
-        raise BadFile(f"{tree.place}.sources do not say which drafters guessed its tokens")
-    return dict(zip(_TREE, (tokens, parents, drafters, sources, tree.numbers("shares", [])), strict=True))
-
-
 def _short(value: Any) -> Any:
     """Round 32-bit floats, alone or in a list, to as few digits as restore them."""
     if isinstance(value, list):
@@ -265,3 +242,94 @@ def _short(value: Any) -> Any:
 def dump(value: Any) -> str:
     # Other scripts stay readable: only characters outside the file's encoding are escaped, when it is written.
     return json.dumps(value, ensure_ascii=False)
+
+
+def explain(error: Exception) -> str:
+    """Say what is wrong with a file, by the error that it led to."""
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def build_chat(body: Body) -> SavedChat:
+    """Read the chat in an object, whose answers have their colours, figures and trees.
+
+    Raises:
+        BadFile: something is missing or is not as it must be.
+    """
+    transcript = Transcript([], body["system"])
+    for number, entry in enumerate(body["entries"]):
+        try:
+            transcript.entries.append(read_entry(entry))
+        except BadFile as error:
+            raise BadFile(f"entries[{number}]: {error}") from None
+    return decode(SavedChat, {**body, "version": body["specchat"], "transcript": transcript})
+
+
+def read_entry(body: Body) -> ChatEntry:
+    """Read the prompt, notice or answer in an object.
+
+    Raises:
+        BadFile: something is missing or is not as it must be.
+    """
+    match body:
+        case {"kind": "prompt", "text": str(text)}:
+            return Prompt(text)
+        case {"kind": "notice", "text": str(text), "severity": severity} if severity in SEVERITIES:
+            return Notice(text, severity)
+        case {"kind": "answer"}:
+            return read_answer(body)
+    raise BadFile("it is no prompt, answer or notice")
+
+
+def read_answer(body: Body) -> Answer:
+    """Read the answer in an object.
+
+    Raises:
+        BadFile: something is missing or is not as it must be.
+    """
+    try:
+        answer = Answer(one_line(body["method"]), one_line(body["label"]))
+        for number, run_body in enumerate(body["runs"]):
+            try:
+                run = answer.add(_read_step(run_body))
+                run.seconds = float(run_body["seconds"])
+                run.shade = run_body.get("shade", run.shade)
+                if run.shade not in range(WRITTEN, SHADES):
+                    raise BadFile(f"there is no shade {run.shade}")
+            except DAMAGE as error:
+                raise BadFile(f"runs[{number}]: {explain(error)}") from None
+        answer.finish(one_line(body.get("reason") or "unfinished"), body.get("tail", ""))
+        figures = decode(SavedFigures, body["figures"])
+        for item in fields(figures):
+            setattr(answer.figures, item.name, getattr(figures, item.name))
+        answer.pieces = SomePieces({int(token): str(text) for token, text in body.get("pieces", {}).items()})
+        match body.get("asked"):
+            case {"model": str(), "method": str(), "settings": dict(), "sampling": dict()}:
+                answer.asked = body["asked"]
+    except DAMAGE as error:
+        raise BadFile(explain(error)) from None
+    return answer
+
+
+def _read_step(run: Body) -> StepRecord:
+    """Read the step of a run."""
+    tree = run.get("tree", {})
+    values = {name: run[key] for name, key in _SECONDS.items()}
+    values |= {name: tree[key] for name, key in _TREE.items() if key in tree}
+    values |= {name: run[name] for name in (*_OWN, *_LAST) if name in run}
+    values["drafters"] = [one_line(drafter) for drafter in tree.get("drafters", [])]
+    step = decode(StepRecord, {**values, "method": one_line(run["method"]), "note": one_line(run.get("note", ""))})
+    parents = step.tree_parents
+    path = list(step.path)
+    nodes = range(len(parents))
+    tree_holds = (
+        len(step.tree_tokens) == len(nodes)
+        and list(parents[:1]) in ([], [-1])
+        and all(0 <= parents[node] < node for node in nodes[1:])
+        and len(step.sources) == (len(nodes) if step.drafters else 0)
+        and (not nodes or (path[:1] in ([], [0]) and all(node in nodes[1:] for node in path[1:])))
+        and (not nodes or all(parents[node] == before for before, node in pairwise(path)))
+    )
+    sums = [sum(row[at] for row in step.spans) for at in (1, 2)]
+    if not tree_holds or step.carried > len(step.text) or (step.spans and sums != [len(step.text), len(step.tokens)]):
+        raise BadFile("its tree, path, spans and text do not fit together")
+    return step

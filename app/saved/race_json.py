@@ -1,27 +1,37 @@
-"""A race as JSON, written and read back checked."""
+"""A race as JSON, and reading of saved chats and races."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
-from ...errors import counted
-from ..chat.compare import Mark
-from ..race.clock import Unit
+from ... import plain_file
+from ...engine.wire import decode
+from ...errors import UserError, counted
 from ..race.race import FEWEST, MOST
 from ..race.record import RaceLane, RaceRecord
 from ..text.cells import one_line
-from .capture import SavedChat, frozen
-from .chat_json import answer_json, dump, read_answer, read_chat
-from .reading import BadFile, OtherFormat, Table, read
+from .chat_json import (
+    DAMAGE,
+    BadFile,
+    Body,
+    SavedChat,
+    answer_json,
+    build_chat,
+    dump,
+    explain,
+    frozen,
+    read_answer,
+)
+
+MOST_BYTES = 200_000_000
+"""Most bytes of a saved chat or race: an answer of 100,000 tokens with all its trees has some 100 MB."""
 
 FORMAT = "specchat race"
 VERSION = 2
 """Newest readable version. 2 has lanes of several models; a race of one model is still written as 1."""
-UNITS: tuple[Unit, ...] = get_args(Unit)
-MARKS: tuple[Mark, ...] = get_args(Mark)
 
 
 def frozen_race(record: RaceRecord) -> RaceRecord:
@@ -56,7 +66,7 @@ def race_json(record: RaceRecord) -> Iterator[str]:
             **({"info": lane.info} if lane.info else {}),
         }
         yield ",\n  " if i else "\n  "
-        yield from answer_json(lane.answer, lane.answer.pieces if len(lane.answer.pieces) else record.pieces, more)
+        yield from answer_json(lane.answer, record.pieces, more)
     yield "\n ]\n}\n"
 
 
@@ -66,54 +76,35 @@ def read_saved(path: Path) -> SavedChat | RaceRecord:
     Raises:
         UserError: the file cannot be read or is neither; names what is wrong.
     """
+    name = one_line(path.name)
     try:
-        return read_chat(path)
-    except OtherFormat as other:
-        if other.format != FORMAT:
-            raise
-        return read_race(path)
+        body = json.loads(plain_file.as_text(plain_file.read_bytes(path, MOST_BYTES), "strict"))
+    except OSError as error:
+        raise UserError(f"Cannot read {name}: {one_line(error.strerror or str(error))}. Check the name.") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{name} is not JSON. Open a file written by /export json.") from None
+    try:
+        match body:
+            case {"format": "specchat chat", "version": 1}:
+                return build_chat(body)
+            case {"format": "specchat race", "version": 1 | 2}:
+                return build_race(body)
+    except DAMAGE as error:
+        raise UserError(f"{name} cannot be opened: {one_line(explain(error))}.") from None
+    raise UserError(f"{name} is no chat or race of this version of specchat. Open a file written by /export json.")
 
 
-def read_race(path: Path) -> RaceRecord:
-    """Read a race.
-
-    Raises:
-        UserError: the file cannot be read or is no race; names what is wrong.
-    """
-    return read(path, FORMAT, VERSION, race_of)
-
-
-def race_of(table: Table) -> RaceRecord:
-    """Read the race in an object.
-
-    Raises:
-        BadFile: something is missing or is not as it must be.
-    """
-    lanes = [_read_lane(lane) for lane in table.tables("lanes")]
+def build_race(body: Body) -> RaceRecord:
+    """Read the race in an object."""
+    lanes = [_read_lane(lane) for lane in body["lanes"]]
     if not FEWEST <= len(lanes) <= MOST:
         raise BadFile(f"it has {counted(len(lanes), 'lane')}, not {FEWEST} to {MOST}")
-    return RaceRecord(
-        table.text("prompt"),
-        table.text("model", ""),
-        lanes,
-        sampling=table.table("sampling", {}).data,
-        info=table.table("info", {}).data,
-        saved=table.text("saved", ""),
-        version=table.text("specchat", ""),
-        unit=table.word("unit", UNITS, "tokens"),
-        slowed=table.data.get("slowed") is True,
-        tied=tuple(lane for lane in table.data.get("tied") or () if lane in range(len(lanes))),
-    )
+    record = decode(RaceRecord, {**body, "lanes": lanes, "version": body["specchat"]})
+    if any(lane not in range(len(lanes)) for lane in record.tied):
+        raise BadFile("tied names a lane that there is not")
+    return record
 
 
-def _read_lane(table: Table) -> RaceLane:
-    return RaceLane(
-        one_line(table.text("lane")),
-        settings=table.table("settings", {}).data,
-        answer=read_answer(table),
-        model=one_line(table.text("model", "")),
-        mark=table.word("mark", MARKS, "unknown"),
-        position=None if table.data.get("position") is None else table.count("position"),
-        gap=None if table.data.get("gap") is None else table.number("gap"),
-        info=table.table("info", {}).data,
-    )
+def _read_lane(body: Body) -> RaceLane:
+    names = {"method": one_line(body["lane"]), "model": one_line(body.get("model", ""))}
+    return decode(RaceLane, {**body, **names, "answer": read_answer(body)})

@@ -24,21 +24,16 @@ _INKS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def colour_depth(mode: str, is_terminal: bool) -> Depth:
-    """Colours to write with.
-
-    Args:
-        mode: auto, always or never. NO_COLOR and TERM=dumb speak for auto; always overrules them.
-    """
+def colour_depth(is_terminal: bool) -> Depth:
+    """Colours to write with: none in a pipe, nor if NO_COLOR or TERM=dumb forbids them. FORCE_COLOR overrules all three."""
     environ = os.environ
     term = environ.get("TERM", "")
-    if mode == "never":
-        return 0
-    if mode == "auto" and (not is_terminal or environ.get("NO_COLOR") or term in ("", "dumb", "unknown")):
+    plain = not is_terminal or environ.get("NO_COLOR") or term in ("", "dumb", "unknown")
+    if plain and not environ.get("FORCE_COLOR"):
         return 0
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") or term.endswith("-direct"):
         return 16_777_216
-    # Written to a file on demand (always, without a TERM) 256 colours are what every viewer understands.
+    # Without a TERM (in a file, on demand) 256 colours are what every viewer understands.
     legacy = re.fullmatch(r"linux|ansi|cygwin|vt\d+|screen|xterm|xterm-color|xterm-16color|rxvt", term)
     return 16 if legacy else 256
 

@@ -13,12 +13,12 @@ from .ansi import DIM, RESET, colour_depth
 
 
 def stdout() -> TextIO:
-    """Return standard output, or a null device if it is closed. Characters outside its encoding are written as escapes."""
+    """Return standard output as UTF-8, whatever the locale; a null device if it is closed. Lone surrogates are escaped."""
     stream = sys.stdout
     if stream is None:  # started with >&-
         return open(os.devnull, "w", encoding="utf-8")
     if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="backslashreplace")
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     return stream
 
 
@@ -26,15 +26,14 @@ class Notes:
     """Standard error: sentences, and on a terminal a line of progress that is erased again.
 
     Args:
-        color: `auto`, `always` or `never`.
         before: ends an unfinished line of other output on the same terminal.
     """
 
-    def __init__(self, color: str, before: Callable[[], object] | None = None) -> None:
+    def __init__(self, before: Callable[[], object] | None = None) -> None:
         self._stream = sys.stderr
         self._before = before
         terminal = self._stream is not None and self._stream.isatty()
-        self.depth = colour_depth(color, terminal)
+        self.depth = colour_depth(terminal)
         """Number of colours."""
         # A dumb terminal cannot clear a line.
         self._moves = terminal and os.environ.get("TERM", "") not in ("", "dumb", "unknown")

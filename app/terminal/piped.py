@@ -6,7 +6,6 @@ import os
 import select
 import stat
 import sys
-from threading import Timer
 from typing import BinaryIO
 
 from ...errors import UserError
@@ -17,7 +16,7 @@ NAME = "standard input"
 """Name of the attachment."""
 
 SLOW_SECONDS = 0.7
-"""Time after which a line says that specchat waits for a pipe's end."""
+"""Time without a byte after which a line says that specchat waits for a pipe's end."""
 
 POLL_SECONDS = 0.1
 """Time between two checks for ctrl+c while nothing comes."""
@@ -33,7 +32,7 @@ def is_piped() -> bool:
         kind = os.fstat(sys.stdin.fileno()).st_mode
     except (AttributeError, OSError, ValueError):
         return False
-    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)
+    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
 
 
 def keyboard() -> int | None:
@@ -50,13 +49,9 @@ def read(source: BinaryIO) -> tuple[str, str]:
     Raises:
         UserError: it is binary, or too much.
     """
-    waiting = Timer(SLOW_SECONDS, _waiting)
-    waiting.daemon = True
-    waiting.start()
-    try:
-        data = read_all(source)
-    finally:
-        waiting.cancel()
+    if not select.select([source], [], [], SLOW_SECONDS)[0]:
+        print("specchat: reading standard input until it ends (ctrl+c to cancel) …", file=sys.stderr, flush=True)
+    data = read_all(source)
     text, notice = decode(data, "The piped input")
     return (text, notice) if text.strip() else ("", "")
 
@@ -76,10 +71,6 @@ def read_all(source: BinaryIO) -> bytes:
                 return bytes(data)
             data += more
     raise UserError(f"The piped input is larger than {size_of(MOST_BYTES)}, the limit for a message. Pipe in a part of it.")
-
-
-def _waiting() -> None:
-    print("specchat: reading standard input until it ends (ctrl+c to cancel) …", file=sys.stderr, flush=True)
 
 
 def take_over(terminal: int) -> None:

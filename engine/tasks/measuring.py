@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...backends.grammars.constraint import parse_constraint
-from ...backends.info import flops
 from ...backends.rounding import measure
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
@@ -148,9 +147,6 @@ def measure_answer(
         cpu_seconds=timer.cpu_seconds,
         prefill_seconds=generation.prefill_seconds,
         **{name: getattr(totals, name) for name in COUNTED},
-        flops=flops(model.info.weights, totals.nodes),
-        thought=totals.thought,
-        answer=totals.answer,
     )
 
 

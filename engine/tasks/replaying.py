@@ -48,7 +48,6 @@ def replay_records(
     over_model: bool = False,
     forced: bool = False,
     limit: int | None = None,
-    skip: Sequence[int] = (),
     past: Sequence[str] = (),
     remember: bool = False,
 ) -> Replayed:
@@ -62,7 +61,6 @@ def replay_records(
         over_model: the loaded model evaluates every pass.
         forced: its choices do not count, only its seconds.
         limit: only the first so many records.
-        skip: records, by number, that are done already.
         past: files of earlier answers to draft from.
         remember: later records may draft from each answer too, and drafters keep their knowledge.
 
@@ -77,24 +75,23 @@ def replay_records(
     if earlier is not None:
         earlier.add(earlier_answers(past, encoder, model))
     for number, record in enumerate(records[:limit]):
-        if number not in skip:
-            prompt, response, eos = _encode(encoder, model, record)
-            if problem := _misfit(model, record, prompt, response):
-                problems.append(f"{file}, line {record.line}, {problem}")
-                continue
-            about = {"file": file, "line": record.line, "record": number, "records": len(records[:limit])}
-            about |= {"prompt": len(prompt)}
-            size = ABREAST if model is not None and len(drafters) <= ABREAST else 1
-            for first in range(0, len(drafters), size):
-                batch = drafters[first : first + size]
-                runs = [
-                    replaying(prompt, response, drafter(), eos_ids=(eos,), over=model, forced=forced, past=earlier)
-                    for _, drafter in batch
-                ]
-                for (label, _), totals in zip(batch, abreast(runs, job.check), strict=True):
-                    job.report({**about, "method": label, **_counts(totals)})
-            if earlier is not None and remember:
-                earlier.add([(number, response)])
+        prompt, response, eos = _encode(encoder, model, record)
+        if problem := _misfit(model, record, prompt, response):
+            problems.append(f"{file}, line {record.line}, {problem}")
+            continue
+        about = {"file": file, "line": record.line, "record": number, "records": len(records[:limit])}
+        about |= {"prompt": len(prompt)}
+        size = ABREAST if model is not None and len(drafters) <= ABREAST else 1
+        for first in range(0, len(drafters), size):
+            batch = drafters[first : first + size]
+            runs = [
+                replaying(prompt, response, drafter(), eos_ids=(eos,), over=model, forced=forced, past=earlier)
+                for _, drafter in batch
+            ]
+            for (label, _), totals in zip(batch, abreast(runs, job.check), strict=True):
+                job.report({**about, "method": label, **_counts(totals)})
+        if earlier is not None and remember:
+            earlier.add([(number, response)])
     return Replayed(problems, len(records[:limit]))
 
 

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from ...backends.base import Model
-from ...decoders.stats import Share
 from ...errors import Cancelled, UserError
 from ..failures import failure
 from ..messages import Event, Work, Worked, Working
@@ -80,10 +79,6 @@ class Measured:
     nodes: int
     grammar: int = 0
     """Forced tokens."""
-    flops: float = 0.0
-    thought: Share | None = None
-    answer: Share | None = None
-    """The shares of both, as in `Totals`."""
     certainty: str | None = None
     """Whether a server's runs are known."""
     engine: str | None = None

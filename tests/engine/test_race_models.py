@@ -11,11 +11,10 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.methods import known_methods
-from specchat.app.export.formats import export_race
+from specchat.app.export.formats import export
 from specchat.app.export.look import Look
 from specchat.app.export.race_html import remarks
 from specchat.app.race.entry import RaceEntry
-from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.race.state import mark_words
 from specchat.backends.loading import builtin_gguf, builtin_path
@@ -25,6 +24,7 @@ from specchat.engine.options import ModelSelection
 from ..fakes.model_servers import Written, llama_server, of_words, serving, tokens_of, vllm
 from ..fakes.models.llama_tiny import needs_llama
 from ..fakes.races import builtin_chat, finished, started, until
+from ..fakes.saved import read_race
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 
@@ -95,7 +95,7 @@ def test_two_servers_race(client: EngineClient, tmp_path: Path, engine: str, str
         if engine == "llama-server":  # by the server's own clock, without the prompt
             assert record.lanes[1].seconds == pytest.approx(0.001 * (len(PASSES) - 1) * 1.25 + 0.000001)
         # Exported and read back as any other.
-        saved = read_race(export_race(record, tmp_path / "race.json", Look(load_themes()[0]["dark"])))
+        saved = read_race(export(record, tmp_path / "race.json", Look(load_themes()[0]["dark"])))
         assert [lane.answer.text for lane in saved.lanes] == [PLAIN.text, WRITTEN.text]
         assert [lane.answer.figures.certainty for lane in saved.lanes] == ["exact", "exact"]
         assert remarks(record)[1].startswith("A server's clock is its own")

@@ -180,7 +180,7 @@ def _heading() -> list[str]:
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in os.environ.items() if name in SETTINGS)
     commit = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     revision = subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-    computer, packages = doctor.machine(), doctor.versions([])
+    computer, packages = doctor.machine(), doctor.versions()
     return [
         "# specchat on real models",
         "",

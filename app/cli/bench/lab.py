@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import shutil
-import sys
 import textwrap
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from ....engine.catalog import get, parse_params
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
-from ....engine.options import ModelInfo
+from ....engine.options import ModelInfo, is_url
 from ....errors import UserError
 from ...settings.fields import Settings
 from ...terminal.ansi import BOLD, RESET, colour_depth
 from ...terminal.output import Notes, stdout
-from ...text.amounts import time_of
 from ...text.cells import one_line, sanitise, width
 from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from ..interrupts import POLL_SECONDS, Interrupts
-from .items import PromptSet
-from .requests import BenchRequest
-from .statistics import Measurement
+
+BASE = "greedy"
+"""The method that speedups are measured against on this machine: our plain decoding."""
+
+GAP = "  "
+"""Gap between two columns of a table."""
+
+
+TaskOptions = Mapping[str, Any]
+"""Options of a task, as its function takes them."""
 
 
 class EngineFailed(Exception):
@@ -46,6 +48,8 @@ class Spec:
     label: str
     name: str
     settings: Mapping[str, str]
+    server: str = ""
+    """Name of the server that decodes with it; empty for methods of this machine."""
 
 
 def make_spec(name: str, settings: Mapping[str, str]) -> Spec:
@@ -186,24 +190,9 @@ class Lab:
                     take(event)
 
 
-def fingerprint(data: object) -> str:
-    """Hash plain data to a short name."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-class Clock:
-    """Estimate of the time left, by the time that the finished part took."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._start = time.monotonic()
-
-    def left(self, done: int) -> str:
-        """Write the time left as `about 3 min left`; empty before anything is done."""
-        if not done:
-            return ""
-        seconds = (time.monotonic() - self._start) / done * (self._total - done)
-        return f"about {time_of(seconds)} left"
+def is_server(name: str, settings: Settings) -> bool:
+    """Whether a name is a server's: an address, or a name in the settings."""
+    return is_url(name) or name.partition("#")[0] in settings.servers
 
 
 def show_table(
@@ -213,96 +202,43 @@ def show_table(
     spare: Sequence[str] = (),
     bold: Collection[int] = (),
 ) -> None:
-    """Print a table: with a rule and within the width on a terminal, as aligned lines in a pipe.
+    """Print a table as aligned lines. A terminal that is too narrow gets fewer columns, and their names below.
 
     Args:
         head: titles of the columns.
         rows: cells.
-        left: number of columns with names; they stay on a narrow terminal.
-        spare: titles of the columns that a narrow terminal leaves out first, in this order; after them the last ones go.
+        left: number of columns with names, which stay and are aligned to the left.
+        spare: titles of the columns that are left out first, in this order; after them the last ones go.
         bold: numbers of the rows that stand out on a terminal.
     """
-    stream = stdout()
-    terminal = stream.isatty()
-    bold = bold if colour_depth("auto", terminal) else ()
-    lines = fitting_table(head, rows, shutil.get_terminal_size().columns if terminal else sys.maxsize, left, spare, bold)
-    if not terminal:
-        del lines[1]
-    elif not stream.encoding.lower().startswith("utf"):
-        lines = [line.replace("─", "-") for line in lines]
-    stream.write("\n".join(lines) + "\n")
-
-
-def fitting_table(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    cells: int,
-    left: int = 1,
-    spare: Sequence[str] = (),
-    bold: Collection[int] = (),
-) -> list[str]:
-    """Lay a table out in at most `cells` cells: long names continue in the next line after a separator, then columns are left
-    out, and named below. The arguments are those of `show_table`."""
-    table = [[one_line(cell) for cell in row] for row in (head, *rows)]
-    wide = [max(map(width, column)) for column in zip(*table, strict=True)]
+    terminal = stdout().isatty()
+    lines = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    cells = [max(map(width, column)) for column in zip(*lines, strict=True)]
     columns = list(range(len(head)))
-    droppable = [head.index(title) for title in spare if title in head] + list(reversed(columns[left:]))
-
-    def room() -> int:
-        """Return the number of unused cells in a line."""
-        return cells - sum(wide[i] + len(GAP) for i in columns) + len(GAP)
-
-    for i in sorted(columns[:left], key=lambda i: -wide[i]):  # the longest names first, down to their longest piece
-        if room() < 0:
-            wide[i] = max(min(wide[i], cells // 3), *(width(piece.rstrip()) for row in table for piece in _pieces(row[i])))
-    for i in droppable:
-        if room() < 0 and i in columns and len(columns) > left + 1:
+    missing: list[str] = []
+    for i in (*(head.index(title) for title in spare if title in head), *reversed(columns[left:])):
+        needed = sum(cells[column] + len(GAP) for column in columns) - len(GAP)
+        if terminal and needed > shutil.get_terminal_size().columns and i in columns and len(columns) > left + 1:
             columns.remove(i)
-    lines = []
-    for number, row in enumerate(table):
-        parts = {i: _break(row[i], wide[i]) if i < left else [row[i]] for i in columns}
-        for at in range(max(map(len, parts.values()))):
-            texts = [part[at] if at < len(part) else "" for part in parts.values()]
-            gaps = [" " * (wide[i] - width(text)) for i, text in zip(columns, texts, strict=True)]
-            padded = (text + gap if i < left else gap + text for i, text, gap in zip(columns, texts, gaps, strict=True))
-            line = GAP.join(padded).rstrip()
-            lines.append(f"{BOLD}{line}{RESET}" if number - 1 in bold else line)
-        if not number:
-            lines.append("─" * min(cells, cells - room()))
-    if missing := [title for i, title in enumerate(head) if i not in columns and title]:
-        lines += filled(f"Too narrow to show: {', '.join(missing)}. Widen the terminal, or pipe the output.", cells)
-    return lines
-
-
-GAP = "  "
-"""Gap between two columns."""
-
-
-def _pieces(name: str) -> list[str]:
-    """Split a name where a line may break: each piece ends with a separator."""
-    return re.findall(r"[^:,/ ]*[:,/ ]+|[^:,/ ]+", name) or [""]
-
-
-def _break(name: str, cells: int) -> list[str]:
-    """Break a name into lines of at most `cells` cells, as far as its pieces allow."""
-    lines = [""]
-    for piece in _pieces(name):
-        if lines[-1] and width(lines[-1]) + width(piece.rstrip()) > cells:
-            lines.append("")
-        lines[-1] += piece
-    return [line.rstrip() for line in lines]
-
-
-def filled(text: str, cells: int) -> list[str]:
-    """Break a sentence between words into lines of at most `cells` cells."""
-    return textwrap.wrap(text, max(1, cells), break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
+            missing.append(head[i])
+    for number, line in enumerate(lines):
+        gaps = {i: " " * (cells[i] - width(line[i])) for i in columns}
+        text = GAP.join(line[i] + gaps[i] if i < left else gaps[i] + line[i] for i in columns).rstrip()
+        stands_out = number - 1 in bold and colour_depth(terminal)
+        stdout().write(f"{BOLD}{text}{RESET}\n" if stands_out else f"{text}\n")
+        if terminal and not number:
+            stdout().write("─" * width(text) + "\n")
+    if missing:
+        say(f"Too narrow to show: {', '.join(missing)}. Widen the terminal, or pipe the output.")
 
 
 def say(text: str) -> None:
     """Print a sentence; a terminal's lines break between words."""
     stream = stdout()
-    lines = filled(sanitise(text), shutil.get_terminal_size().columns) if stream.isatty() else [text]
-    stream.write("\n".join(lines) + "\n")
+    if stream.isatty():
+        cells = max(1, shutil.get_terminal_size().columns)
+        text = textwrap.fill(sanitise(text), cells, break_long_words=False, break_on_hyphens=False, subsequent_indent=GAP)
+    stream.write(f"{text}\n")
 
 
 def write_table(
@@ -314,38 +250,3 @@ def write_table(
         lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
         table = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
         markdown.write_text(heading + "".join(table), encoding="utf-8")
-
-
-BASE = "greedy"
-"""The method that speedups are measured against on this machine: our plain decoding."""
-
-
-@dataclass(slots=True)
-class BenchRun:
-    """A run's plan and its measurements."""
-
-    request: BenchRequest
-    prompts: PromptSet
-    specs: list[Spec] = field(default_factory=list)
-    info: ModelInfo = field(default_factory=ModelInfo)
-    rows: list[Measurement] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    record: Path | None = None
-    servers: dict[str, str] = field(default_factory=dict)
-    """Method → name of the server that decodes with it; empty for methods of this machine."""
-    past: bool = False
-    """Draft from the past answers that the engine's task `past` has opened."""
-    base: str = BASE
-    """The method that speedups are measured against; empty where there is none."""
-    load: list[float] = field(default_factory=list)
-    """The machine's load average at the start and at the end; empty where the system has none."""
-
-    @property
-    def labels(self) -> list[str]:
-        """The names of the methods in tables."""
-        return [spec.label for spec in self.specs]
-
-
-def is_own(spec: Spec) -> bool:
-    """Whether it is a method of ours (or of a drafter package) with answers identical to plain decoding's."""
-    return "/" not in spec.name and get(spec.name).label == "identical"

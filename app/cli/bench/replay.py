@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
@@ -28,41 +28,8 @@ REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 
 MOST_CHATS = 2**31
 
-
-def record(chat: OpenedChat) -> str:
-    """Write a chat as a line of JSON: each answer in it is a record, its prompt the messages before. Empty without answers."""
-    messages = chat.transcript.messages()
-    if not any(message["role"] == "assistant" for message in messages):
-        return ""
-    last = chat.transcript.answers()[-1]
-    body: dict[str, object] = {"messages": messages}
-    if last.reason not in OWN_END:
-        body["finish_reason"] = "length"
-    return json.dumps(body)
-
-
-@contextmanager
-def recorded(chats: Sequence[str] = ()) -> Iterator[Path]:
-    """Write the history into a JSONL file, which is deleted at the end.
-
-    Args:
-        chats: only these, by number or title; all if there are none.
-
-    Raises:
-        UserError: there is no such chat, or none at all with an answer in it.
-    """
-    from ...history.resume import one_chat
-
-    with TemporaryDirectory(prefix="specchat-") as folder:
-        path = Path(folder) / "history.jsonl"
-        with reading() as history:
-            rows = [one_chat(history, text) for text in chats] if chats else history.newest(limit=MOST_CHATS)
-            lines = [line for row in rows if (line := record(history.open(row.id)))]
-        if not lines:
-            place = "in these chats" if chats else "in the history"
-            raise UserError(f"There are no answers {place} yet. Ask something with `specchat`.")
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        yield path
+RECORD = ("file", "line", "method", "prompt", "tokens", "steps", "drafted", "accepted")
+"""Fields of each record and method in `--json`."""
 
 
 class ReplayRow(TypedDict):
@@ -86,19 +53,39 @@ class ReplayRow(TypedDict):
     """0 without a model."""
 
 
-@dataclass(slots=True)
-class Replayed:
-    """The results of a replay."""
+def record(chat: OpenedChat) -> str:
+    """Write a chat as a line of JSON: each answer in it is a record, its prompt the messages before. Empty without answers."""
+    messages = chat.transcript.messages()
+    if not any(message["role"] == "assistant" for message in messages):
+        return ""
+    last = chat.transcript.answers()[-1]
+    body: dict[str, object] = {"messages": messages}
+    if last.reason not in OWN_END:
+        body["finish_reason"] = "length"
+    return json.dumps(body)
 
-    files: Sequence[Path]
-    rows: list[ReplayRow] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+
+@contextmanager
+def recorded() -> Iterator[Path]:
+    """Write the history into a JSONL file, which is deleted at the end.
+
+    Raises:
+        UserError: there is no answer in it.
+    """
+    with TemporaryDirectory(prefix="specchat-") as folder:
+        path = Path(folder) / "history.jsonl"
+        with reading() as history:
+            lines = [line for row in history.newest(limit=MOST_CHATS) if (line := record(history.open(row.id)))]
+        if not lines:
+            raise UserError("There are no answers in the history yet. Ask something with `specchat`.")
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        yield path
 
 
 def replay_files(request: ReplayRequest) -> int:
     """Replay and print; return the exit code."""
     files = list(request.transcripts or ())
-    if not files and not (request.history or request.chat):
+    if not files and not request.history:
         raise UserError("There is nothing to replay. Give JSONL files of recorded answers, or --history for your own chats.")
     if request.on_model is not None:
         settings = changed(request.settings, {"model": request.on_model}, {"model": "--on-model"})
@@ -107,17 +94,21 @@ def replay_files(request: ReplayRequest) -> int:
     for path in (*files, *(request.past or ())):
         if not path.exists():
             raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.")
-    notes = Notes("auto")
+    notes = Notes()
+    rows: list[ReplayRow] = []
+    problems: list[str] = []
     with ExitStack() as stack:
-        if request.history or request.chat:
-            files.append(stack.enter_context(recorded(request.chat or ())))
-        replayed = Replayed(files)
+        if request.history:
+            files.append(stack.enter_context(recorded()))
         with Lab(notes) as lab:
-            _measure(request, specs, lab, replayed)
-    for problem in replayed.problems:
+            if request.over_model:
+                lab.load(request.settings)
+            for path in files:
+                problems += _replay_file(request, specs, lab, path, rows)
+    for problem in problems:
         notes.sentence(problem)
-    if replayed.rows:
-        _print(request, replayed, [spec.label for spec in specs])
+    if rows:
+        _print(request, files, rows, problems, [spec.label for spec in specs])
     elif lab.code == ANSWERED:
         raise UserError("No record could be replayed; the messages above say why.")
     return lab.code
@@ -141,30 +132,27 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
     return specs
 
 
-def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, replayed: Replayed) -> None:
-    if request.over_model:
-        lab.load(request.settings)
-    methods = [[spec.label, spec.name, dict(spec.settings)] for spec in specs]
-    for number, path in enumerate(replayed.files, 1):
+def _replay_file(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, path: Path, rows: list[ReplayRow]) -> list[str]:
+    """Replay the records of a file; return the problems of its lines."""
 
-        def take(row: ReplayRow, path: Path = path, number: int = number) -> None:
-            replayed.rows.append(row)
-            of = f", file {number} of {len(replayed.files)}" if len(replayed.files) > 1 else ""
-            lab.notes.progress(f"{path.name}: record {row['record'] + 1} of {row['records']}{of}, {row['method']}")
+    def take(row: ReplayRow) -> None:
+        rows.append(row)
+        lab.notes.progress(f"{path.name}: record {row['record'] + 1} of {row['records']}, {row['method']}")
 
-        result = lab.work(
-            "replay",
-            take,
-            file=str(path),
-            methods=methods,
-            tokenizer=str(request.tokenizer or ""),
-            over_model=request.over_model,
-            forced=request.forced,
-            limit=request.limit,
-            past=[str(file) for file in request.past or ()],
-            remember=request.remember,
-        )
-        replayed.problems += result["problems"]
+    result = lab.work(
+        "replay",
+        take,
+        file=str(path),
+        methods=[[spec.label, spec.name, dict(spec.settings)] for spec in specs],
+        tokenizer=str(request.tokenizer or ""),
+        over_model=request.over_model,
+        forced=request.forced,
+        limit=request.limit,
+        past=[str(file) for file in request.past or ()],
+        remember=request.remember,
+    )
+    problems: list[str] = result["problems"]
+    return problems
 
 
 def measurement(row: ReplayRow) -> Measurement:
@@ -188,26 +176,22 @@ def measurement(row: ReplayRow) -> Measurement:
     }
 
 
-RECORD = ("file", "line", "method", "prompt", "tokens", "steps", "drafted", "accepted")
-"""Fields of each record and method in `--json`."""
-
-
-def _print(request: ReplayRequest, replayed: Replayed, labels: Sequence[str]) -> None:
-    # Every method gives the record's tokens, so none is compared with plain decoding's.
-    measured = [measurement(row) for row in replayed.rows]
-    results = [result | {"identical": None} for result in summarise(measured, labels, BASE, "wall")]
-    head, rows, best = table(results, always=("category", "method"))
-    write_table(request.markdown, head, rows)
+def _print(
+    request: ReplayRequest, files: Sequence[Path], rows: Sequence[ReplayRow], problems: Sequence[str], labels: Sequence[str]
+) -> None:
+    results = summarise([measurement(row) for row in rows], labels, BASE, "wall")
+    head, cells, best = table(results, always=("category", "method"))
+    write_table(request.markdown, head, cells)
     if request.as_json:
         report = {
-            "transcripts": [str(path) for path in replayed.files],
-            "results": results,
-            "problems": replayed.problems,
-            "records": [{key: value for key, value in row.items() if key in RECORD} for row in replayed.rows],
+            "transcripts": [str(path) for path in files],
+            "results": [asdict(result) for result in results],
+            "problems": problems,
+            "records": [{key: value for key, value in row.items() if key in RECORD} for row in rows],
             **measured_with(),
         }
         print(json.dumps(report, ensure_ascii=False))
         return
-    show_table(head, rows, left=2, spare=SPARE, bold=best)
+    show_table(head, cells, left=2, spare=SPARE, bold=best)
     if not request.over_model:
         say("To measure how much faster an answer is here, name a model with --model or --on-model.")

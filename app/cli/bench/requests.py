@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from ....engine.options import CONSTRAINTS
 from ....errors import UserError
@@ -18,18 +18,10 @@ Markdown = Annotated[Path | None, option("--markdown", "Write the table to this 
 Methods = Annotated[str, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")]
 Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
 Past = Annotated[list[Path] | None, option("--past", "Draft from these earlier answers too. Repeat for more.", "FILE")]
-Clock = Annotated[str, option("--clock", "wall, or cpu for processor seconds (on a busy machine without a GPU).", "CLOCK")]
-
-
-def _check_numbers(**values: int | None) -> None:
-    for name, value in values.items():
-        if value is not None and value < 1:
-            raise UserError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
-
-
-def _check_clock(name: str) -> None:
-    if name not in ("wall", "cpu"):
-        raise UserError(f"--clock takes wall or cpu, not {name!r}.")
+Clock = Annotated[
+    Literal["wall", "cpu"],
+    option("--clock", "wall, or cpu for processor seconds (on a busy machine without a GPU).", "CLOCK"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +36,15 @@ class BenchRequest:
     against: Annotated[
         str, option("--against", "Also compare other implementations: transformers, llama-cpp, or one as NAME/METHOD.", "LIST")
     ] = ""
-    limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 6).", "N")] = None
+    limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 6).", "N", least=1)] = None
     category: Category = None
-    rounds: Annotated[int, option("--rounds", "Answer each prompt N times with each method (default 1).", "N")] = 1
-    max_tokens: Annotated[int, option("--max-tokens", "Stop each answer after N tokens (default 256).", "N")] = 256
+    rounds: Annotated[int, option("--rounds", "Answer each prompt N times with each method (default 1).", "N", least=1)] = 1
+    max_tokens: Annotated[int, option("--max-tokens", "Stop each answer after N tokens (default 256).", "N", least=1)] = 256
     clock: Clock = "wall"
     raw: Annotated[bool, flag("--raw", "Continue the prompts as they are, without the chat template.")] = False
-    resume: Annotated[bool, flag("--resume", "Continue an interrupted run of the same command.")] = False
-    record: Annotated[
-        Path | None, option("--record", "Save every measurement in this file; by default in the cache.", "FILE")
-    ] = None
+    record: Annotated[Path | None, option("--record", "Write every answer with its figures to this file.", "FILE")] = None
     as_json: AsJson = False
     markdown: Markdown = None
-    html: Annotated[Path | None, option("--html", "Write a web page with a chart to this file.", "FILE")] = None
-
-    def __post_init__(self) -> None:
-        _check_numbers(limit=self.limit, rounds=self.rounds, max_tokens=self.max_tokens)
-        _check_clock(self.clock)
 
     @property
     def others(self) -> list[str]:
@@ -74,14 +58,11 @@ class ReplayRequest:
 
     transcripts: Annotated[list[Path] | None, argument("JSONL files of recorded answers.", "FILE")] = None
     history: Annotated[bool, flag("--history", "Replay the chats in your history.")] = False
-    chat: Annotated[
-        list[str] | None, option("--chat", "With --history: only this chat, by number or title. Repeat for more.", "CHAT")
-    ] = None
     tokenizer: Annotated[
         Path | None, option("--tokenizer", "Folder with the tokenizer.json of the model that wrote the answers.", "FOLDER")
     ] = None
     methods: Methods = ""
-    limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None
+    limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N", least=1)] = None
     past: Past = None
     remember: Annotated[
         bool, flag("--remember", "Draft from the answers before it in its file too; the order is taken for time.")
@@ -94,7 +75,6 @@ class ReplayRequest:
     markdown: Markdown = None
 
     def __post_init__(self) -> None:
-        _check_numbers(limit=self.limit)
         if self.on_model is not None and self._names_model:
             raise UserError("--on-model names the model that runs the passes: leave out --model.")
 
@@ -119,16 +99,12 @@ class TuneRequest:
 
     prompts: Annotated[Path | None, argument("Prompts as for bench; by default the built-in tasks.", "FILE")] = None
     settings: OnModels
-    minutes: Annotated[float, option("--minutes", "Minutes to search (default 10).", "N")] = 10.0
+    minutes: Annotated[float, option("--minutes", "Minutes to search (default 10).", "N", least=0)] = 10.0
     methods: Methods = ""
-    limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 4).", "N")] = None
+    limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 4).", "N", least=1)] = None
     category: Category = None
     past: Past = None
-    max_tokens: Annotated[int, option("--max-tokens", "Stop each answer after N tokens (default 128).", "N")] = 128
+    max_tokens: Annotated[int, option("--max-tokens", "Stop each answer after N tokens (default 128).", "N", least=1)] = 128
     clock: Clock = "wall"
     no_save: Annotated[bool, flag("--no-save", "Do not save the result in the settings.")] = False
     as_json: AsJson = False
-
-    def __post_init__(self) -> None:
-        _check_numbers(limit=self.limit, max_tokens=self.max_tokens)
-        _check_clock(self.clock)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
 
 RESAMPLES = 1000
 """Resamples of the bootstrap: enough for two digits of a 95% interval."""
@@ -16,9 +18,6 @@ CONFIDENCE = 0.95
 FAR = 100
 """Ratio beyond which the end of an interval is not printed as a figure."""
 
-CERTAINTIES = ("exact", "unknown")
-"""Whether the passes of a server's answer are known."""
-
 T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """Student's t at 95%, by degrees of freedom from 1: a bootstrap over few prompts is narrower than what it estimates."""
 
@@ -26,17 +25,7 @@ ANOTHER_RUN = math.sqrt(2)
 """Both runs miss the true ratio, so another run's figure strays from this one's by the root of two times as much as the truth
 does. The intervals are for the reader who runs the command again."""
 
-Clock = Literal["wall", "cpu"]
 T = TypeVar("T")
-
-
-class PartCounts(TypedDict):
-    """Counts of a thought, or of the answer after it."""
-
-    tokens: int
-    passes: int
-    drafted: int
-    accepted: int
 
 
 class Measurement(TypedDict, total=False):
@@ -50,8 +39,11 @@ class Measurement(TypedDict, total=False):
     count: int
     """Tokens."""
     digest: str
-    """Hash of the tokens, to compare answers."""
+    """Hash of the tokens, to compare answers; empty where there is nothing to compare."""
     text: str
+    """This and the ids are in records alone, to be replayed."""
+    token_ids: list[int]
+    prompt_ids: list[int]
     seconds: float
     cpu_seconds: float
     draft_seconds: float
@@ -62,60 +54,39 @@ class Measurement(TypedDict, total=False):
     drafted: int
     accepted: int
     nodes: int
-    flops: float
     grammar: int
     """Tokens that a constraint forced."""
-    thought: PartCounts
-    answer: PartCounts
     certainty: str
-    """One of CERTAINTIES, from servers only."""
+    """Whether the passes of a server's answer are known: exact or unknown."""
 
 
-class Result(TypedDict, total=False):
+@dataclass(slots=True, kw_only=True)
+class Result:
     """Figures of a method in a category, as `--json` prints them; None for what was not measured."""
 
     method: str
     category: str
-    tokens_per_second: float | None
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    tokens_per_step: float | None
-    own_tokens_per_step: float | None
-    """Without the tokens that a constraint forced; missing without a constraint."""
-    acceptance_rate: float | None
-    nodes_per_token: float | None
-    flops_per_token: float | None
-    identical: int | None
+    prompts: int = 0
+    pairs: int = 0
+    tokens: int = 0
+    steps: int = 0
+    identical: int | None = None
     """Answers that are plain decoding's."""
-    prompts: int
-    pairs: int
-    tokens: int
-    steps: int
-    thought_tokens: int
-    """This and the next four are missing without thoughts."""
-    thought_tokens_per_step: float | None
-    answer_tokens_per_step: float | None
-    thought_acceptance_rate: float | None
-    answer_acceptance_rate: float | None
-    draft_microseconds: float | None
+    tokens_per_second: float | None = None
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    tokens_per_step: float | None = None
+    own_tokens_per_step: float | None = None
+    """Without the tokens that a constraint forced; None without any."""
+    acceptance_rate: float | None = None
+    nodes_per_token: float | None = None
+    draft_microseconds: float | None = None
     """Time to draft for a pass."""
-    draft_share: float | None
-    forward_share: float | None
-    certainty: dict[str, int]
-    """Number of answers by certainty; missing for methods of this machine."""
-
-
-class Comparison(TypedDict):
-    """One method against another in a category: how many times as fast, from paired answers."""
-
-    method: str
-    against: str
-    category: str
-    ratio: float
-    low: float | None
-    high: float | None
-    pairs: int
+    draft_share: float | None = None
+    forward_share: float | None = None
+    certainty: dict[str, int] = field(default_factory=dict)
+    """Number of answers by certainty; empty for methods of this machine."""
 
 
 class Pair(NamedTuple):
@@ -191,7 +162,7 @@ def pair(row: Measurement, other: Measurement, clock: str) -> Pair | None:
 
 def seconds_of(row: Measurement, clock: str) -> float:
     """Return the seconds of the whole answer by a clock, wall or cpu."""
-    return float(row["cpu_seconds"] if clock == "cpu" else row["seconds"])
+    return row["cpu_seconds"] if clock == "cpu" else row["seconds"]
 
 
 def share(rows: Sequence[T], value: Callable[[T], float], of: Callable[[T], float]) -> float | None:
@@ -200,19 +171,12 @@ def share(rows: Sequence[T], value: Callable[[T], float], of: Callable[[T], floa
     return sum(map(value, rows)) / total if total else None
 
 
-def by_category(rows: Sequence[Measurement]) -> Iterator[tuple[str, list[Measurement]]]:
-    """Group rows by category; with several categories, all rows follow as `all`."""
-    categories = list(dict.fromkeys(row["category"] for row in rows))
-    for category in categories:
-        yield category, [row for row in rows if row["category"] == category]
-    if len(categories) > 1:
-        yield "all", list(rows)
-
-
 def summarise(rows: Sequence[Measurement], methods: Sequence[str], base: str, clock: str) -> list[Result]:
-    """Compute a result for each method and category, and for each method over all categories (`all`)."""
-    groups = list(by_category(rows))
-    results = (_result(group, method, base, clock, category) for method in methods for category, group in groups)
+    """Compute a result for each method and category, and with several categories for each method over all of them (`all`)."""
+    groups = {name: [row for row in rows if row["category"] == name] for name in dict.fromkeys(row["category"] for row in rows)}
+    if len(groups) > 1:
+        groups["all"] = list(rows)
+    results = (_result(group, method, base, clock, category) for method in methods for category, group in groups.items())
     return [result for result in results if result is not None]
 
 
@@ -225,75 +189,32 @@ def _result(rows: Sequence[Measurement], method: str, base: str, clock: str, cat
     plain = {row["item"]: row["digest"] for row in rows if row["method"] == base and not row.get("error")}
     paired = pairs(rows, method, base, clock)
     speedup, low, high = interval(list(paired.values())) if paired else (None, None, None)
+    forced = sum(row.get("grammar", 0) for row in first)
+    tokens = sum(row["count"] for row in first)
+    steps = sum(row["steps"] for row in first)
 
     def spent(row: Measurement) -> float:
         measured = row["forward_seconds"] > 0
         return row["draft_seconds"] + row["forward_seconds"] + row["other_seconds"] if measured else 0.0
 
-    result: Result = {
-        "method": method,
-        "category": category,
-        "tokens_per_second": share(mine, lambda row: row["count"], lambda row: seconds_of(row, clock)),
-        "speedup": speedup,
-        "speedup_low": low,
-        "speedup_high": high,
-        "tokens_per_step": share(first, lambda row: row["count"], lambda row: row["steps"]),
-        "acceptance_rate": share(first, lambda row: row["accepted"], lambda row: row["drafted"]),
-        "nodes_per_token": share(first, lambda row: row["nodes"], lambda row: row["count"]) or None,
-        "flops_per_token": share(first, lambda row: row.get("flops", 0), lambda row: row["count"]) or None,
-        "identical": sum(plain.get(row["item"]) == row["digest"] for row in first) if base else None,
-        "prompts": len(first),
-        "pairs": sum(map(len, paired.values())),
-        "tokens": sum(row["count"] for row in first),
-        "steps": sum(row["steps"] for row in first),
-        "draft_microseconds": share(mine, lambda row: row["draft_seconds"] * 1e6, lambda row: row["steps"]) or None,
-        "draft_share": share(mine, lambda row: row["draft_seconds"], spent),
-        "forward_share": share(mine, lambda row: row["forward_seconds"], spent),
-    }
-    if any(row.get("grammar") for row in first):
-        result["own_tokens_per_step"] = share(first, lambda row: row["count"] - row.get("grammar", 0), lambda row: row["steps"])
-    if certainty := count_certainty(first):
-        result["certainty"] = certainty
-    return result | _thinking(first)
-
-
-def _thinking(rows: Sequence[Measurement]) -> Result:
-    """Tell thoughts from the answers after them: tokens a pass and acceptance; empty without thoughts."""
-    thoughts = [row["thought"] for row in rows if "thought" in row]
-    answers = [row["answer"] for row in rows if "answer" in row]
-    if not any(part["tokens"] for part in thoughts):
-        return {}
-    return {
-        "thought_tokens": sum(part["tokens"] for part in thoughts),
-        "thought_tokens_per_step": share(thoughts, lambda part: part["tokens"], lambda part: part["passes"]),
-        "answer_tokens_per_step": share(answers, lambda part: part["tokens"], lambda part: part["passes"]),
-        "thought_acceptance_rate": share(thoughts, lambda part: part["accepted"], lambda part: part["drafted"]),
-        "answer_acceptance_rate": share(answers, lambda part: part["accepted"], lambda part: part["drafted"]),
-    }
-
-
-def count_certainty(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count the answers whose passes are known, and those whose are not; empty for methods of this machine."""
-    certainties = [row.get("certainty") for row in rows]
-    return {name: certainties.count(name) for name in CERTAINTIES if name in certainties}
-
-
-def compare(rows: Sequence[Measurement], pairings: Sequence[tuple[str, str]], clock: str) -> list[Comparison]:
-    """Compare pairs of methods by category, from paired answers."""
-    comparisons: list[Comparison] = []
-    for method, against in pairings:
-        for category, group in by_category(rows):
-            if paired := pairs(group, method, against, clock):
-                speedup, low, high = interval(list(paired.values()))
-                comparisons.append(
-                    {
-                        "method": method,
-                        "against": against,
-                        "category": category,
-                        "ratio": speedup,
-                        "low": low,
-                        "high": high,
-                        "pairs": sum(map(len, paired.values())),
-                    }
-                )
-    return comparisons
+    return Result(
+        method=method,
+        category=category,
+        prompts=len(first),
+        pairs=sum(map(len, paired.values())),
+        tokens=tokens,
+        steps=steps,
+        identical=sum(plain.get(row["item"]) == row["digest"] for row in first) if any(plain.values()) else None,
+        tokens_per_second=share(mine, lambda row: row["count"], lambda row: seconds_of(row, clock)),
+        speedup=speedup,
+        speedup_low=low,
+        speedup_high=high,
+        tokens_per_step=tokens / steps if steps else None,
+        own_tokens_per_step=(tokens - forced) / steps if forced and steps else None,
+        acceptance_rate=share(first, lambda row: row["accepted"], lambda row: row["drafted"]),
+        nodes_per_token=share(first, lambda row: row["nodes"], lambda row: row["count"]) or None,
+        draft_microseconds=share(mine, lambda row: row["draft_seconds"] * 1e6, lambda row: row["steps"]) or None,
+        draft_share=share(mine, lambda row: row["draft_seconds"], spent),
+        forward_share=share(mine, lambda row: row["forward_seconds"], spent),
+        certainty=dict(Counter(row["certainty"] for row in first if row.get("certainty"))),
+    )

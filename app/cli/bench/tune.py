@@ -7,9 +7,9 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import mean
-from typing import TypedDict
+from typing import Any
 
 from ....engine.catalog import elsewhere, get, methods, parse_params
 from ....engine.options import ModelInfo
@@ -23,13 +23,11 @@ from ...settings.toml import join, split
 from ...terminal.output import Notes
 from ...text.amounts import time_of
 from ..exit_codes import ANSWERED, USER
-from .items import Item, PromptSet, read_items
-from .lab import BASE, BenchRun, Lab, Spec, make_spec, read_spec, read_specs, say, show_table
-from .requests import BenchRequest, TuneRequest
-from .run import WARM_UP_TOKENS, answer_one, measured_with
-from .servers import is_server
+from .items import Item, read_items
+from .lab import BASE, Lab, Spec, is_server, make_spec, read_spec, read_specs, say, show_table
+from .requests import TuneRequest
+from .run import WARM_UP_TOKENS, measure_answer, measured_with
 from .statistics import Measurement, Pair, interval, pair, ratio, span
-from .tune_blocks import TIME_SHARE, Blocks, budget, needs_search, search_blocks, show_blocks
 
 REDUCTION = 3
 """Factor of successive halving: one in REDUCTION candidates reaches the next rung, which has REDUCTION times the prompts."""
@@ -37,29 +35,47 @@ REDUCTION = 3
 FEWEST_PROMPTS = 4
 """Fewest answered prompts for a pick: with fewer, chance would decide."""
 
+PER_CATEGORY = 4
+"""Prompts of each category that the search takes from the built-in set, unless there is a limit."""
 
-class CandidateFields(TypedDict):
+SETS = 3
+"""Sets of blocks that are measured in tokens per second: those with the greatest expected speedups."""
+
+PASSES_SHARE = 12
+"""One in PASSES_SHARE forward passes of the grid, as estimated, may go into the search for blocks."""
+
+MOST_PASSES = 1000
+
+TIME_SHARE = 0.2
+"""Share of the search for blocks in the time of the whole search."""
+
+TOKENS_PER_PASS = 4
+"""Assumption of the estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
     """A candidate's speedup in a rung; None if it was not measured."""
 
     method: str
     speedup: float | None
 
 
-class Rung(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Rung:
     """A round of the search."""
 
     prompts: int
-    kept: int
-    """Number of candidates that reach the next rung."""
-    candidates: list[CandidateFields]
+    candidates: Sequence[Ranked]
     """Candidates by rank."""
 
 
-class Pick(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Pick:
     """The result of the search."""
 
     method: str
-    settings: dict[str, str]
+    settings: Mapping[str, str]
     spec: str
     """Method with settings, as bench takes it."""
     speedup: float
@@ -81,20 +97,16 @@ class TuneSearch:
     progress: Callable[[str], None] = lambda text: None
     present: str = BASE
     """Label of the model's present method; BASE if it is no candidate. It stays to the end, to be compared with the winner."""
+    seconds: float = math.inf
+    """Time for the search."""
     now: Callable[[], float] = time.monotonic
     rows: dict[tuple[str, str], Measurement] = field(default_factory=dict)
     """Measurements by (prompt, method)."""
     passes: int = 0
     """Forward passes of all candidates, and of the search for blocks; without those of plain decoding, which runs once for
     all."""
-    blocks: Blocks = field(default_factory=Blocks)
-    """Blocks that early exit can leave out."""
     rungs: list[Rung] = field(default_factory=list)
     out_of_time: bool = False
-    tokens: int = 0
-    """Tokens of all answers, including the warm-up."""
-    seconds: float = 0.0
-    """Seconds of these answers."""
 
     def score(self, label: str, items: Sequence[Item]) -> float:
         """Compute the geometric mean of the paired speedups. The outer eighths are clipped, so that a
@@ -111,13 +123,13 @@ class TuneSearch:
         """Pair a candidate's answers with those of `base`, for the prompts that both have answered."""
         done = {key: row for key, row in self.rows.items() if not row.get("error")}
         both = [(done[item.id, label], done[item.id, base]) for item in items if {(item.id, label), (item.id, base)} <= {*done}]
-        paired = (pair(mine, other, self.request.clock) for mine, other in both)
-        return [each for each in paired if each is not None]
+        pairs = (pair(mine, other, self.request.clock) for mine, other in both)
+        return [item for item in pairs if item is not None]
 
     def run(self) -> list[Spec]:
         """Search; return the candidates by rank, those of the last rung first."""
         base = read_spec(BASE)
-        deadline = self.now() + 60 * self.request.minutes
+        deadline = self.now() + self.seconds
         alive = [spec for spec in self.specs if spec.label != BASE]
         ranked: list[Spec] = []
         begin = 0
@@ -127,54 +139,25 @@ class TuneSearch:
                 order = [base, *alive]
                 random.Random(f"tune/{item.id}").shuffle(order)
                 for spec in order:
-                    if self.now() > deadline:
-                        self.out_of_time = True
+                    self.out_of_time = self.out_of_time or self.now() > deadline
+                    if self.out_of_time:
                         break
                     self.progress(
                         f"round {number} of {len(sizes)}, {counted(len(alive), 'candidate')}: {item.category}, {spec.label}"
                     )
                     row = self.rows[item.id, spec.label] = self.measure(item, spec)
-                    self.passes += int(row.get("steps", 0)) if spec.label != BASE else 0
-                if self.out_of_time:
-                    break
+                    self.passes += row.get("steps", 0) if spec.label != BASE else 0
             begin = size
             scores = {spec.label: self.score(spec.label, self.items[:size]) for spec in alive}
             alive = sorted(alive, key=lambda spec: -scores[spec.label])
             keep = max(1, math.ceil(len(alive) / REDUCTION)) if number < len(sizes) else 1
-            ranking: list[CandidateFields] = [{"method": spec.label, "speedup": scores[spec.label] or None} for spec in alive]
-            self.rungs.append({"prompts": size, "kept": keep, "candidates": ranking})
+            self.rungs.append(Rung(size, [Ranked(spec.label, scores[spec.label] or None) for spec in alive]))
             ranked = [*alive, *(spec for spec in ranked if spec not in alive)]
             if self.out_of_time:
                 break
             if number < len(sizes):
                 alive = [spec for place, spec in enumerate(alive) if place < keep or spec.label == self.present]
         return ranked
-
-    def whole_seconds(self) -> float:
-        """Estimate the seconds of the whole search from the answers so far; 0 without any."""
-        alive = len(self.specs)
-        before = answers = 0
-        for size in rung_sizes(len(self.items), alive):
-            answers += (alive + 1) * (size - before)
-            alive = math.ceil(alive / REDUCTION)
-            before = size
-        token_seconds = self.seconds / self.tokens if self.tokens else 0.0
-        answers_share = 1 - TIME_SHARE if self.blocks.sets else 1.0
-        return token_seconds * (answers * self.request.max_tokens + (len(self.specs) + 1) * WARM_UP_TOKENS) / answers_share
-
-    def too_little(self, prompts: int) -> str:
-        """Explain why `prompts` prompts that both the best candidate and plain decoding have answered
-        are too few to choose a method; empty if they are enough."""
-        if prompts >= FEWEST_PROMPTS:
-            return ""
-        sentence = "Too little was measured to choose a method, so nothing was saved: "
-        sentence += f"it takes {FEWEST_PROMPTS} answered prompts, not {prompts}."
-        if len(self.items) < FEWEST_PROMPTS:
-            return f"{sentence} Give more prompts."
-        if not self.out_of_time:
-            return f"{sentence} The messages above say why the others have no answer."
-        minutes = math.ceil(self.whole_seconds() / 60)
-        return f"{sentence} The whole search takes about {minutes} min. Use --minutes {minutes}, or fewer --methods."
 
 
 def rung_sizes(prompts: int, candidates: int) -> list[int]:
@@ -183,10 +166,6 @@ def rung_sizes(prompts: int, candidates: int) -> list[int]:
     sizes = [math.ceil(prompts / REDUCTION**power) for power in (2, 1, 0)]
     needed = 1 + min(2, math.ceil(math.log(max(candidates, 1), REDUCTION)))
     return sorted(set(sizes[-needed:]))
-
-
-PER_CATEGORY = 4
-"""Prompts of each category that the search takes from the built-in set, unless there is a limit."""
 
 
 def candidates(request: TuneRequest, layers: int, unavailable: Mapping[str, str]) -> list[Spec]:
@@ -232,60 +211,53 @@ def tune(request: TuneRequest) -> int:
             "A server decides how it decodes. Tune a model of this machine, or compare two servers with `bench --against`."
         )
     prompts = read_items(request.prompts, request.limit or (None if request.prompts else PER_CATEGORY), request.category)
-    prompts.items = interleaved([item for item in prompts.items if item.messages or len(item.turns) == 1])
-    notes = Notes("auto")
+    items = interleaved([item for item in prompts.items if item.messages or len(item.turns) == 1])
+    notes = Notes()
     for problem in prompts.problems:
         notes.sentence(problem)
+    blocks = Blocks()
     search = None
     with Lab(notes) as lab:
         loaded = lab.load(request.settings)
-        layers = loaded.model.layers
-        specs = candidates(request, layers, loaded.unavailable)
+        specs = candidates(request, loaded.model.layers, loaded.unavailable)
         if request.past:
             past = lab.work("past", files=[str(path.absolute()) for path in request.past])
             notes.sentence(f"Methods draft from {counted(past['answers'], 'past answer')} too ({past['tokens']:,} tokens).")
-        started = time.monotonic()
-        blocks = _blocks(request, prompts, lab, specs)
-        search = _search(request, prompts, lab, with_blocks(specs, blocks, layers))
-        search.present = present_method(request.settings, search.specs, loaded.unavailable, loaded.model)
-        search.blocks = blocks
-        search.passes = blocks.passes
-        # The search for blocks and this one share the minutes.
-        search.request = replace(request, minutes=request.minutes - (time.monotonic() - started) / 60)
-        started = time.monotonic()
-        for spec in [read_spec(BASE), *search.specs]:
-            notes.progress(f"warming up {spec.label}")
-            search.measure(prompts.items[0], spec)
+        settings = without_tuning(request.settings)
+
+        def measure(item: Item, spec: Spec, limit: int = request.max_tokens) -> Measurement:
             lab.check()
+            prompt = {"messages": item.chat(settings.system)}
+            return measure_answer(lab, settings, item, spec, prompt, limit, past=bool(request.past))
+
+        # The search for blocks, the warm-up and the search among the candidates share the minutes.
+        deadline = time.monotonic() + 60 * request.minutes
+        if needs_blocks(request, specs, lab.info.layers):
+            blocks = search_blocks(lab, request, items, len(specs))
+            specs = with_blocks(specs, blocks, lab.info.layers)
+        present = present_method(request.settings, specs, loaded.unavailable, loaded.model)
+        search = TuneSearch(request, specs, items, measure, notes.progress, present, passes=blocks.passes)
+        started = time.monotonic()
+        for spec in [read_spec(BASE), *specs]:
+            notes.progress(f"warming up {spec.label}")
+            measure(items[0], spec, WARM_UP_TOKENS)
             if time.monotonic() - started > 6 * request.minutes:  # a tenth of the time
                 break
-        search.progress = notes.progress
+        search.seconds = deadline - time.monotonic()
         search.run()
     if search is None or not search.rungs:
         return lab.code
-    ranked = [spec for line in search.rungs[-1]["candidates"] for spec in search.specs if spec.label == line["method"]]
+    ranked = [spec for line in search.rungs[-1].candidates for spec in search.specs if spec.label == line.method]
     pick = choose(search, ranked)
-    too_little = search.too_little(pick["prompts"])
-    _report(request, search, lab.info, None if too_little else pick, keep=not request.no_save and lab.code == ANSWERED)
-    if too_little and lab.code == ANSWERED:
-        notes.sentence(too_little)
+    enough = pick.prompts >= FEWEST_PROMPTS
+    _report(search, lab.info, blocks, pick if enough else None, keep=not request.no_save and lab.code == ANSWERED)
+    if not enough and lab.code == ANSWERED:
+        notes.sentence(
+            f"Too little was measured to choose a method, so nothing was saved: it takes {FEWEST_PROMPTS} answered prompts, "
+            f"not {pick.prompts}. Give more prompts or --minutes, or fewer --methods."
+        )
         return USER
     return lab.code
-
-
-def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[Spec]) -> Blocks:
-    if not needs_search(request.methods, specs, lab.info.layers):
-        return Blocks()
-    most = budget(len(specs), len(prompts.items), request.max_tokens)
-    return search_blocks(lab, request.settings, prompts.items, most, 60 * request.minutes * TIME_SHARE, request.clock)
-
-
-def with_blocks(specs: Sequence[Spec], blocks: Blocks, layers: int) -> list[Spec]:
-    """Add the result of the search for blocks to the candidates. That search has scored every exit
-    depth, so it replaces early exit's grid."""
-    grid = get("early-exit").grid(layers) if blocks.specs else []
-    remaining = [spec for spec in specs if not (spec.name == "early-exit" and spec.settings in grid)]
-    return list({spec.label: spec for spec in [*remaining, *blocks.specs]}.values())
 
 
 def without_tuning(settings: Settings) -> Settings:
@@ -296,26 +268,6 @@ def without_tuning(settings: Settings) -> Settings:
     tuned = {join(("models", name, *split(key))) for key in table if split(key)[0] == "methods"}
     values = {key: value for key, value in layers.read.values.items() if key not in tuned}
     return replace(settings, methods=replace(layers, read=replace(layers.read, values=values)).settings().methods)
-
-
-def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> TuneSearch:
-    bench = BenchRun(BenchRequest(settings=without_tuning(request.settings)), prompts, specs, lab.info)
-    bench.past = bool(request.past)
-
-    def measure(item: Item, spec: Spec) -> Measurement:
-        lab.check()
-        limit = request.max_tokens if search.progress is not silent else WARM_UP_TOKENS  # `silent` while warming up
-        started = time.monotonic()
-        row = answer_one(bench, lab, item, spec, {}, limit)
-        search.tokens += row.get("count", 0)
-        search.seconds += time.monotonic() - started
-        return row
-
-    def silent(text: str) -> None:
-        """Show nothing, while methods warm up."""
-
-    search = TuneSearch(request, specs, prompts.items, measure, progress=silent)
-    return search
 
 
 def present_method(settings: Settings, specs: Sequence[Spec], unavailable: Mapping[str, str], info: ModelInfo) -> str:
@@ -341,38 +293,131 @@ def unclear(search: TuneSearch, pick: str) -> str:
 def choose(search: TuneSearch, ranked: Sequence[Spec]) -> Pick:
     """Choose the best candidate, or plain decoding if nothing beats it."""
     spec = ranked[0]
+    why_not = unclear(search, spec.label)
     pairs = search.pairs(spec.label, search.items)
     speedup, low, high = interval([[pair] for pair in pairs]) if pairs else (0.0, 0.0, 0.0)
     if speedup < 1:
         spec = read_spec(BASE)
         speedup = low = high = 1.0
-    return {
-        "method": spec.name,
-        "settings": dict(spec.settings),
-        "spec": spec.label,
-        "speedup": speedup,
-        "speedup_low": low,
-        "speedup_high": high,
-        "prompts": len(pairs),
-        "unclear": unclear(search, spec.label),
-    }
+    return Pick(
+        method=spec.name,
+        settings=spec.settings,
+        spec=spec.label,
+        speedup=speedup,
+        speedup_low=low,
+        speedup_high=high,
+        prompts=len(pairs),
+        unclear=why_not,
+    )
 
 
-def _report(
-    request: TuneRequest,
-    search: TuneSearch,
-    info: ModelInfo,
-    pick: Pick | None,
-    *,
-    keep: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class BlockSet:
+    """Blocks that early exit may leave out, with their score (engine/tasks/block_search.py)."""
+
+    blocks: int
+    """Number of blocks that run."""
+    agreement: float
+    """Share of tokens that the whole model chooses too."""
+    cost: float
+    """Time of a pass, in passes of the whole model."""
+    tokens: int
+    """Length of the drafts that suits it."""
+    speedup: float
+    """Expected speedup."""
+    skip: str = ""
+    """The blocks left out; empty for all after the first `layers` layers."""
+    layers: int = 0
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of early exit that leave it out."""
+        return {"skip": self.skip} if self.skip else {"layers": str(self.layers)}
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The result of the search for attention and MLP blocks that early exit can leave out."""
+
+    passes: int = 0
+    """All forward passes: those that wrote the text, scored sets of blocks, and were timed."""
+    positions: int = 0
+    answers: int = 0
+    sets: Sequence[BlockSet] = ()
+    """The sets, by expected speedup."""
+
+    @property
+    def measured(self) -> list[BlockSet]:
+        """The best sets, and the best number of first layers if it is not among them."""
+        best = list(self.sets[:SETS])
+        if not any(row.layers for row in best):
+            best += [row for row in self.sets if row.layers][:1]
+        return best
+
+    @property
+    def specs(self) -> list[Spec]:
+        """The methods to measure: the best sets, with drafts that end where they are unsure; the very best also with drafts of
+        the length that suits it."""
+        specs = [make_spec("early-exit", row.settings) for row in self.measured]
+        if specs:
+            length = {"schedule": "constant", "tokens": str(self.sets[0].tokens)}
+            specs.insert(1, make_spec("early-exit", {**self.sets[0].settings, **length}))
+        return specs
+
+
+def needs_blocks(request: TuneRequest, specs: Sequence[Spec], layers: int) -> bool:
+    """Whether to search for blocks: early exit is a candidate, its settings are open, and the model stops between layers."""
+    requested = read_specs(request.methods) if request.methods else []
+    is_open = not requested or any(spec.name == "early-exit" and not spec.settings for spec in requested)
+    return is_open and layers > 1 and any(spec.name == "early-exit" for spec in specs)
+
+
+def search_blocks(lab: Lab, request: TuneRequest, items: Sequence[Item], candidates: int) -> Blocks:
+    """Search for blocks on the answers to the first of the prompts, which have one turn each. Nothing is found where the
+    prompts and tokens allow fewer passes than it takes to score every depth and every block once."""
+    most = min(MOST_PASSES, candidates * len(items) * request.max_tokens // TOKENS_PER_PASS // PASSES_SHARE)
+    fewest = 3 * lab.info.layers + 60  # some text, the timing, every depth, and every block once
+    if most < fewest:
+        lab.notes.sentence(
+            f"The search for blocks to leave out is skipped. It takes {fewest} forward passes, but so few prompts and tokens "
+            f"allow {most}. Give more of them."
+        )
+        return Blocks()
+
+    def show(data: Any) -> None:
+        lab.notes.progress(
+            f"blocks to leave out, pass {data['passes']} of at most {data['most']}: without {data['skip']} "
+            f"{data['agreement']:.0%} agree"
+        )
+
+    prompts = [{"messages": item.chat(request.settings.system)} for item in items]
+    seconds = 60 * request.minutes * TIME_SHARE
+    try:
+        result = lab.work("blocks", show, prompts=prompts, most=most, seconds=seconds, clock=request.clock)
+    except UserError as error:
+        lab.notes.sentence(f"The search for blocks to leave out is skipped: {error}")
+        return Blocks()
+    sets = [BlockSet(**row) for row in result["found"]]
+    return Blocks(result["passes"], result["positions"], result["answers"], sets)
+
+
+def with_blocks(specs: Sequence[Spec], blocks: Blocks, layers: int) -> list[Spec]:
+    """Add the result of the search for blocks to the candidates. That search has scored every exit
+    depth, so it replaces early exit's grid."""
+    grid = get("early-exit").grid(layers) if blocks.sets else []
+    remaining = [spec for spec in specs if not (spec.name == "early-exit" and spec.settings in grid)]
+    return list({spec.label: spec for spec in [*remaining, *blocks.specs]}.values())
+
+
+def _report(search: TuneSearch, info: ModelInfo, blocks: Blocks, pick: Pick | None, *, keep: bool) -> None:
     """Save the pick unless it is unclear, and print the search; the pick is None if too little was measured."""
+    request = search.request
     equivalents: dict[str, tuple[str, str]] = {}
     saved = ""
     if pick:
-        equivalents = elsewhere(pick["method"], pick["settings"], next(iter(request.settings.draft_model), "DRAFT"))
-        if keep and not pick["unclear"]:
-            settings_file.save(method_changes(request.settings.model, pick["method"], pick["settings"]))
+        equivalents = elsewhere(pick.method, dict(pick.settings), next(iter(request.settings.draft_model), "DRAFT"))
+        if keep and not pick.unclear:
+            settings_file.save(method_changes(request.settings.model, pick.method, pick.settings))
             saved = str(locations.settings_file())
     if request.as_json:
         data = {
@@ -380,10 +425,10 @@ def _report(
             "backend": info.backend,
             "device": info.device,
             "prompts": len(search.items),
-            "best": pick,
-            "rungs": search.rungs,
+            "best": asdict(pick) if pick else None,
+            "rungs": [asdict(rung) for rung in search.rungs],
             "passes": search.passes,
-            "blocks": search.blocks.as_dict(),
+            "blocks": {**asdict(blocks), "measured": [spec.label for spec in blocks.specs]},
             "out_of_time": search.out_of_time,
             "equivalents": [
                 {"engine": engine, "setting": setting, "note": note} for engine, (setting, note) in equivalents.items()
@@ -393,34 +438,30 @@ def _report(
         }
         print(json.dumps(data, ensure_ascii=False))
         return
-    if search.blocks.sets:
-        show_blocks(search.blocks)
+    if blocks.sets:
+        sets = ", ".join(f"{key}={value}" for row in blocks.measured for key, value in row.settings.items())
+        say(
+            f"Sets of blocks that early exit leaves out, by how often a draft agrees over {counted(blocks.positions, 'token')} "
+            f"({counted(blocks.passes, 'forward pass', 'forward passes')}): {sets}"
+        )
     for number, rung in enumerate(search.rungs, 1):
-        if not any(line["speedup"] for line in rung["candidates"]):
-            continue
-        say(f"Round {number}: {counted(len(rung['candidates']), 'candidate')} on {counted(rung['prompts'], 'prompt')}")
-        present = search.present if number < len(search.rungs) else ""
-        rows = [
-            [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] or line["method"] == present else ""]
-            if line["speedup"]
-            else [line["method"], "–", "not measured"]
-            for place, line in enumerate(rung["candidates"])
-        ]
-        show_table(["method", "mean of the prompts", ""], rows)
+        say(f"Round {number}: {counted(len(rung.candidates), 'candidate')} on {counted(rung.prompts, 'prompt')}")
+        rows = [[line.method, f"{line.speedup:.2f}×" if line.speedup else "–"] for line in rung.candidates]
+        show_table(["method", "mean of the prompts"], rows)
     if search.out_of_time:
         say(f"The {time_of(60 * request.minutes)} ran out before the search was finished. Allow more with --minutes.")
     if pick is None:
         return
     say("")
     say(
-        f"Best for {info.name} on {info.device}: {pick['spec']}, {pick['speedup']:.2f}× plain decoding by all tokens ÷ "
-        f"all seconds, 95% {span(pick['speedup_low'], pick['speedup_high'], ' to ')}, {counted(pick['prompts'], 'prompt')}, "
+        f"Best for {info.name} on {info.device}: {pick.spec}, {pick.speedup:.2f}× plain decoding by all tokens ÷ "
+        f"all seconds, 95% {span(pick.speedup_low, pick.speedup_high, ' to ')}, {counted(pick.prompts, 'prompt')}, "
         f"{counted(search.passes, 'forward pass', 'forward passes')}."
     )
     if saved:
         say(f"Saved as this model's method in {saved}.")
-    if pick["unclear"]:
-        say(pick["unclear"])
+    if pick.unclear:
+        say(pick.unclear)
     say("")
     say("In other engines:")
     for engine, (setting, note) in equivalents.items():

@@ -178,7 +178,7 @@ class Copier:
 
     def conversation(self) -> None:
         from ...export.markdown import chat_markdown
-        from ...saved.capture import capture
+        from ...saved.chat_json import capture
 
         if not self.host.dialogue.transcript.has_messages:
             raise NotPossible("There is nothing to copy yet. Ask something first.")

@@ -96,12 +96,12 @@ class Exports:
         Raises:
             UserError: it cannot be attempted; a later failure becomes a notice.
         """
-        from ...export.formats import capture, export_chat, target
+        from ...export.formats import capture, export, target
 
         self._must_have_entries()
         path = target(text, format)
         chat, look = capture(self.host.dialogue), self._look(thoughts=thoughts)
-        self._write(path, lambda: export_chat(chat, path, look, overwrite))
+        self._write(path, lambda: export(chat, path, look, overwrite))
 
     def export_race(self, record: RaceRecord, format: str) -> None:
         """Write a race to a file in the folder of exports.
@@ -109,11 +109,11 @@ class Exports:
         Raises:
             UserError: it cannot be attempted; a later failure becomes a notice.
         """
-        from ...export.formats import export_race, target
+        from ...export.formats import export, target
 
         path = target("", format, "specchat-race")
         look = self._look()
-        self._write(path, lambda: export_race(record, path, look))
+        self._write(path, lambda: export(record, path, look))
 
     def _write(self, path: Path, work: Callable[[], Path]) -> None:
         def done(place: Path) -> None:
@@ -138,7 +138,7 @@ class Exports:
             return
         if len(words) > 1:
             raise UserError("/open takes one JSON file of a chat or a race. Put a name with spaces in quotes.")
-        from ...saved.capture import SavedChat
+        from ...saved.chat_json import SavedChat
         from ...saved.race_json import read_saved
 
         self.host.dialogue.must_be_idle("open a file")

@@ -50,7 +50,7 @@ def call(
     for name in ("data", "cache"):
         monkeypatch.setenv(f"SPECCHAT_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("SPECCHAT_LOG", str(tmp_path / "engine.log"))
-    for module in ("oneshot.run", "bench.lab"):
+    for module in ("oneshot", "bench.lab"):
         monkeypatch.setattr(f"specchat.app.cli.{module}.EngineClient", lasting_engine.begin)
 
     def called(*args: Any) -> tuple[int, str, str]:

@@ -15,11 +15,11 @@ from specchat.app.cli import start as launch
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import VERSION, Store, history_file
-from specchat.app.saved.chat_json import read_chat
 from specchat.app.settings.fields import Settings
 from specchat.app.tui import app as chat_module
 from specchat.errors import UserError
 
+from ...fakes.saved import read_chat
 from ...fakes.terminal import Tty
 from .conftest import Call
 
@@ -93,7 +93,6 @@ def test_deleting_and_bringing_back(call: Call, saved_chats: None) -> None:
     assert call("chats", "search", "keeper")[0] == 1
     assert call("chats", "delete", "--undo", "lamps")[1] == "Restored: 1  About lamps\n"
     assert len(call("chats", "list")[1].splitlines()) == 2
-    assert json.loads(call("chats", "delete", "1", "--json")[1])["deleted"] is True
 
 
 def test_exporting(call: Call, saved_chats: None, tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_exporting(call: Call, saved_chats: None, tmp_path: Path) -> None:
     assert "About lamps" in (tmp_path / "lamps.html").read_text()
     assert "lamps.html already exists" in call("chats", "export", "1", "lamps.html")[1]
     assert "already" not in call("chats", "export", "1", "lamps.html", "--force")[1]
-    assert Path(json.loads(call("chats", "export", "1", "lamps.md", "--json")[1])["file"]).exists()
+    assert "lamps.md." in call("chats", "export", "1", "lamps.md")[1]
     code, _, err = call("chats", "export", "1", "lamps.exe")
     assert code == 2
     assert ".exe" in err
@@ -176,7 +175,7 @@ def test_open_takes_a_file(start: Begun, call: Call, tmp_path: Path) -> None:
     (tmp_path / "chat.json").write_text(call("chats", "show", "1", "--json")[1])
     start(Settings(), "The settings are odd.", file=tmp_path / "chat.json")
     assert start.texts == ["About lamps", "The keeper lit it.", "The settings are odd."]
-    with pytest.raises(UserError, match=r"There is no file nothing\.json"):
+    with pytest.raises(UserError, match=r"Cannot read nothing\.json"):
         start(Settings(), file=Path("nothing.json"))
 
 

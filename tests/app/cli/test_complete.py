@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,7 +84,6 @@ def test_every_option_is_completed(home: Path) -> None:
     (home / "here" / "small.gguf").write_bytes(b"GGUF")
     assert offered("zsh", "specchat --draft-model sm") == ["small.gguf"]
     assert offered("zsh", "specchat --theme ") == theme_names()
-    assert "nodes=" in offered("zsh", "specchat run --set ")
     assert offered("zsh", "specchat run --kv-type q8") == ["q8_0"]
     assert "--stop-loops" in offered("zsh", "specchat run --stop-l")
     assert "chats" in offered("zsh", "specchat cha")
@@ -97,9 +95,7 @@ def test_chats_are_offered_by_number(shell: str, home: Path) -> None:
     assert not (home / "data").exists()  # a tab makes no history
     keep("The lighthouse", 'a "$(touch ran)" `touch ran` \\ [bold] \x1b[31m', "third")
     values = offered(shell, "specchat --resume ")
-    assert [row.split(" ")[0] for row in values] == ["3", "2", "1"]
-    if shell == "bash":  # it shows values alone
-        assert values == ["3  third", "2  a touch ran touch ran bold 31m", "1  The lighthouse"]
+    assert values == ["3", "2", "1"]
     assert offered(shell, "specchat chats show 2") == ["2"]
 
 
@@ -136,35 +132,3 @@ def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
 def test_values_are_words_that_mean_nothing_to_a_shell(name: str) -> None:
     complete = completers._completer(lambda typed: iter([("plain-1.0", ""), (name, "")]))
     assert complete(None, [], "") == [("plain-1.0", "")]
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_what_bash_puts_in_whole_runs_nothing(home: Path) -> None:
-    keep("; touch ran #", "> ran")
-    script = subprocess.run(
-        [SPECCHAT], env={**os.environ, "_SPECCHAT_COMPLETE": "source_bash"}, capture_output=True, text=True, check=True
-    ).stdout
-    (home / "script").write_text(script + "\nbind 'TAB:menu-complete'\n")
-    keys, terminal = os.openpty()
-    bash = subprocess.Popen(
-        ["bash", "--noprofile", "--rcfile", str(home / "script"), "-i"],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        start_new_session=True,
-        env={**os.environ, "TERM": "dumb"},
-    )
-    os.close(terminal)
-    output = b""
-    # All of it at once, as if typed ahead: bash takes a key when it has done with the one before.
-    os.write(keys, b"".join(b"specchat chats show " + b"\t" * n + b"\n" for n in (1, 2)) + b"exit\n")
-    try:
-        while block := os.read(keys, 4096):
-            output += block
-    except OSError:  # bash has gone
-        pass
-    finally:
-        os.close(keys)
-    assert bash.wait(120) == 2  # as the last command
-    assert b"touch ran" in output  # that is: it was put in, as words
-    assert not (home / "here" / "ran").exists()

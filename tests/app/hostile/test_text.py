@@ -20,7 +20,7 @@ from textual.color import Color
 from textual.strip import Strip
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.cli.oneshot.run import AnswerOutput
+from specchat.app.cli.oneshot import AnswerOutput
 from specchat.app.history.chats import ChatHit, ChatRow
 from specchat.app.models.rows import offer_rows
 from specchat.app.models.view import lines, of_offer
@@ -128,13 +128,14 @@ OWN = re.compile(r"\x1b\[(?:0|2|38;5;\d+|38;2;\d+;\d+;\d+|(?:1;)?\d\d?)?m|\r\x1b
 @given(TEXTS)
 def test_what_run_writes_on_a_terminal_has_no_sequences_but_its_own(text: str) -> None:
     terminal = Tty()
-    output = AnswerOutput(terminal, "always")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORCE_COLOR", "1")
+        output, notes = AnswerOutput(terminal), Notes()
     answer = Answer("lookup", "identical")
     for start in range(0, len(text), 3):
         answer.add(StepRecord("lookup", [1] * (start % 2 + 1), text[start : start + 3]))
     answer.finish("eos", text)
     output.write(answer.runs)
-    notes = Notes("always")
     notes._stream = terminal
     notes._moves = True
     notes.depth = 256

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.methods import known_methods
-from specchat.app.export.formats import export_race
+from specchat.app.export.formats import export
 from specchat.app.export.look import Look
 from specchat.app.export.race_html import photo_finish, remarks
 from specchat.app.race.entry import RaceEntry, split_prompt
 from specchat.app.race.lane import FULL
 from specchat.app.race.race import MOST_ROUNDS, Race, slower
 from specchat.app.race.subject import race_prompt, suggest_methods
-from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.race.photo_finish import headline
 from specchat.app.tui.race.state import doing_of, live_state, mark_words, standings
@@ -47,6 +46,7 @@ from specchat.engine.options import ModelSelection
 from specchat.errors import UserError
 
 from ...fakes.races import begin, finish, records, request_of, run_lanes, started, write
+from ...fakes.saved import read_race
 from ..conftest import INFO, METHODS, FakeEngine
 
 PROMPT = [{"role": "user", "content": "Hello"}]
@@ -490,7 +490,7 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
     run_lanes(engine, race, [([1, 2, 3, 4], 1, 1.1), ([100, 101], 1, 0.6), ([100, 101], 2, 0.4)])
     record = race.record()
     dark = load_themes()[0]["dark"]
-    path = export_race(record, tmp_path / "race.json", Look(dark))
+    path = export(record, tmp_path / "race.json", Look(dark))
     text = path.read_text()
     assert '"version": 2' in text
     assert "/secret" not in text
@@ -504,13 +504,13 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
     assert [finish.name for finish in finishes] == ["greedy on builtin", "greedy on m", "lookup on m"]
     assert finishes[2].figures[1] == "26.7 chars/s"
     assert "compared in characters" in remarks(back)[0]
-    page = export_race(record, tmp_path / "race.html", Look(dark)).read_text()
+    page = export(record, tmp_path / "race.html", Look(dark)).read_text()
     assert "greedy on builtin" in page
     assert "another model" in page
     assert "chars/s" in page
     path.write_text(text.replace('"version": 2', '"version": 3'))
-    with pytest.raises(UserError, match="version 3"):
+    with pytest.raises(UserError, match="no chat or race of this version"):
         read_race(path)
     path.write_text(text.replace('"unit": "characters"', '"unit": "words"'))
-    with pytest.raises(UserError, match="unit is none of tokens, characters"):
+    with pytest.raises(UserError, match="unit: 'words' is none of tokens, characters"):
         read_race(path)

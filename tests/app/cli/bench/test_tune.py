@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,8 @@ import pytest
 from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
-from specchat.app.cli.bench.run import table
 from specchat.app.cli.bench.statistics import Pair, interval, pairs, ratio, summarise
-from specchat.app.cli.bench.tune import TuneSearch, candidates, choose, rung_sizes, unclear, with_blocks
-from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
+from specchat.app.cli.bench.tune import SETS, Blocks, BlockSet, TuneSearch, candidates, choose, rung_sizes, unclear, with_blocks
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import read_settings
 from specchat.decoders.methods.early_exit import parse_skip
@@ -47,17 +46,17 @@ def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
     search = searching(SPEEDS)
     pick = choose(search, search.run())
     grid = sum(len(search.items) * 60 / speed for speed in SPEEDS.values())
-    assert SPEEDS[pick["spec"]] >= 0.95 * max(SPEEDS.values())
+    assert SPEEDS[pick.spec] >= 0.95 * max(SPEEDS.values())
     assert search.passes <= grid / 3
-    assert [len(rung["candidates"]) for rung in search.rungs] == [30, 10, 4]
+    assert [len(rung.candidates) for rung in search.rungs] == [30, 10, 4]
 
 
 def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None:
     search = searching({"lookup": 1.02, "fusion": 0.7}, noise=0.3)
     pick = choose(search, search.run())
-    assert pick["spec"] == "lookup"
-    assert (pick["speedup_low"] or 0) < 1
-    assert pick["speedup"] == pytest.approx(ratio(search.pairs("lookup", search.items))), "the figure that its interval is of"
+    assert pick.spec == "lookup"
+    assert (pick.speedup_low or 0) < 1
+    assert pick.speedup == pytest.approx(ratio(search.pairs("lookup", search.items))), "the figure that its interval is of"
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
     search.present = "lookup"
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
@@ -71,11 +70,12 @@ def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None
 def test_plain_decoding_is_the_pick_where_all_are_slower() -> None:
     search = searching({"lookup": 0.8, "fusion": 0.7}, noise=0.05)
     pick = choose(search, search.run())
-    assert (pick["method"], pick["settings"], pick["speedup"]) == ("greedy", {}, 1.0)
+    assert (pick.method, pick.settings, pick.speedup) == ("greedy", {}, 1.0)
 
 
 def test_the_search_ends_when_its_time_is_over() -> None:
-    search = searching(SPEEDS, minutes=1)
+    search = searching(SPEEDS)
+    search.seconds = 60
     clock = iter(range(10_000))
     search.now = lambda: float(next(clock))  # a second for every look at it
     ranked = search.run()
@@ -98,16 +98,17 @@ def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -
     assert [spec.label for spec in candidates(request, 0, {})] == ["lookup:nodes=5", "jacobi"]
 
 
-FOUND: Any = (
-    {"skip": "1,2m,4-7", "blocks": 5, "agreement": 0.94, "cost": 0.39, "speedup": 1.51, "tokens": 5},
-    {"layers": 4, "blocks": 8, "agreement": 0.97, "cost": 0.56, "speedup": 1.38, "tokens": 5},
-    {"skip": "1-2m", "blocks": 14, "agreement": 0.99, "cost": 0.9, "speedup": 1.1, "tokens": 8},
-    {"skip": "1m", "blocks": 15, "agreement": 1.0, "cost": 0.95, "speedup": 0.98, "tokens": 1},
+FOUND = (
+    BlockSet(5, 0.94, 0.39, 5, 1.51, skip="1,2m,4-7"),
+    BlockSet(8, 0.97, 0.56, 5, 1.38, layers=4),
+    BlockSet(14, 0.99, 0.9, 8, 1.1, skip="1-2m"),
+    BlockSet(15, 1.0, 0.95, 1, 0.98, skip="1m"),
 )
 
 
-def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: pytest.CaptureFixture[str]) -> None:
-    specs = block_specs(FOUND)
+def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses() -> None:
+    blocks = Blocks(170, 137, 4, FOUND)
+    specs = blocks.specs
     assert {spec.settings.get("skip", spec.settings.get("layers")) for spec in specs} == {"1,2m,4-7", "4", "1-2m"}
     assert len(specs) == SETS + 1
     for spec in specs:
@@ -118,27 +119,14 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
             ("early-exit", spec.settings),
             ("greedy", {}),
         ]
-    blocks = Blocks(170, 137, 4, 8, FOUND, specs)
-    before = candidates(
-        TuneRequest(settings=Settings(), methods="early-exit,early-exit:skip=2a"),
-        8,
-        {},
-    )
+    before = candidates(TuneRequest(settings=Settings(), methods="early-exit,early-exit:skip=2a"), 8, {})
     after = with_blocks(before, blocks, 8)
     assert len({spec.label for spec in after}) == len(after)
     assert [spec.label for spec in after] == ["early-exit:skip=2a", *(spec.label for spec in specs)]
     assert with_blocks(before, Blocks(), 8) == before
     # The best number of first layers is always measured.
-    deeper: Any = [*({**FOUND[0], "skip": f"{layer}a"} for layer in range(7)), FOUND[1]]
-    assert [spec.settings.get("layers") for spec in block_specs(deeper)] == [None] * (SETS + 1) + ["4"]
-    show_blocks(Blocks(170, 137, 4, 8, deeper, block_specs(deeper)))
-    assert [line.endswith("measured") for line in capsys.readouterr().out.splitlines()[2:]] == [True] * 3 + [False] * 3 + [True]
-    show_blocks(blocks)
-    output = capsys.readouterr().out
-    assert "137 tokens of 4 plain answers (170 forward passes)" in output
-    assert "\n4-7 " in output
-    assert [line.endswith("measured") for line in output.splitlines()[2:]] == [True, True, True, False]
-    assert "1,2m,4-7     5 of 16     94%            0.39     1.51×  measured" in output
+    deeper = Blocks(sets=[*(replace(FOUND[0], skip=f"{layer}a") for layer in range(7)), FOUND[1]])
+    assert [spec.settings.get("layers") for spec in deeper.specs] == [None] * (SETS + 1) + ["4"]
 
 
 def test_settings_for_other_engines() -> None:
@@ -237,12 +225,11 @@ def test_every_figure_is_a_quotient_of_totals() -> None:
         row("b", "fast", 39.0, count=100),
     ]
     rows += [row("b", "greedy", 44.0, 1, count=100), row("b", "fast", 10.0, 1, count=100)]
-    figures: Any = summarise(rows, ["greedy", "fast"], "greedy", "wall")
-    greedy, fast = figures
-    assert (greedy["tokens_per_second"], fast["tokens_per_second"]) == (210 / 86, 210 / 50)
-    assert fast["speedup"] == pytest.approx(86 / 50)
-    assert fast["tokens_per_step"] == 110 / 10
-    assert fast["speedup_low"] < fast["speedup"] < fast["speedup_high"]
+    greedy, fast = summarise(rows, ["greedy", "fast"], "greedy", "wall")
+    assert (greedy.tokens_per_second, fast.tokens_per_second) == (210 / 86, 210 / 50)
+    assert fast.speedup == pytest.approx(86 / 50)
+    assert fast.tokens_per_step == 110 / 10
+    assert (fast.speedup_low or 0) < 86 / 50 < (fast.speedup_high or 0)
 
 
 def test_what_was_not_measured_is_null() -> None:
@@ -250,10 +237,10 @@ def test_what_was_not_measured_is_null() -> None:
     rows = [row("a", "greedy", 2.0), row("a", "fast", 1.0, **nothing)]
     _, fast = summarise(rows, ["greedy", "fast"], "greedy", "wall")
     unknown = (
-        "speedup_low speedup_high tokens_per_step acceptance_rate nodes_per_token flops_per_token draft_microseconds "
+        "speedup_low speedup_high tokens_per_step own_tokens_per_step acceptance_rate nodes_per_token draft_microseconds "
         "draft_share forward_share"
     )
-    assert [name for name, value in fast.items() if value is None] == unknown.split()
+    assert [name for name, value in asdict(fast).items() if value is None] == unknown.split()
 
 
 def test_intervals_hold_the_true_ratio_about_as_often_as_they_say() -> None:
@@ -276,25 +263,15 @@ def test_a_line_counts_each_prompt_once_and_every_pair() -> None:
             rows += [row(item, "greedy", 2.0, turn, steps=10), row(item, "fast", 1.0, turn)]
     rows[-1] = {**rows[-1], "digest": "other"}
     greedy, fast = summarise(rows, ["greedy", "fast"], "greedy", "wall")
-    assert (fast["prompts"], fast["pairs"], fast["tokens"], fast["steps"]) == (3, 6, 30, 15)
-    assert (fast["speedup"], fast["tokens_per_step"], fast["acceptance_rate"], fast["nodes_per_token"]) == (2.0, 2.0, 0.5, 1.5)
-    assert (fast["draft_share"], fast["forward_share"], fast["tokens_per_second"]) == (0.25, 0.5, 10.0)
-    assert fast["identical"] == 3  # the first round's answers
-    assert greedy["speedup"] == greedy["speedup_low"] == greedy["speedup_high"] == 1
+    assert (fast.prompts, fast.pairs, fast.tokens, fast.steps) == (3, 6, 30, 15)
+    assert (fast.speedup, fast.tokens_per_step, fast.acceptance_rate, fast.nodes_per_token) == (2.0, 2.0, 0.5, 1.5)
+    assert (fast.draft_share, fast.forward_share, fast.tokens_per_second) == (0.25, 0.5, 10.0)
+    assert fast.identical == 3  # the first round's answers
+    assert greedy.speedup == greedy.speedup_low == greedy.speedup_high == 1
 
 
 def test_an_answer_that_differs_is_not_identical_and_a_failed_one_does_not_count() -> None:
     rows = [row("a", "greedy", 1.0), row("a", "fast", 1.0, digest="e"), row("b", "greedy", 1.0)]
     rows.append({"item": "b", "method": "fast", "round": 0, "category": "c", "error": "it broke"})
     (line,) = summarise(rows, ["fast"], "greedy", "wall")
-    assert (line["identical"], line["prompts"]) == (0, 1)
-
-
-def test_a_line_tells_what_a_token_costs() -> None:
-    rows: Any = [{**row("a", "draft", 1.0), "flops": 300e6}, {**row("b", "draft", 1.0), "flops": 100e6}]
-    (line,) = summarise(rows, ["draft"], "greedy", "wall")
-    assert line["flops_per_token"] == 400e6 / sum(record["count"] for record in rows)
-    head, (cells, *_), _ = table([line])
-    assert dict(zip(head, cells, strict=True))["FLOPs/tok"] == "20M"
-    (none,) = summarise([row("c", "draft", 1.0)], ["draft"], "greedy", "wall")
-    assert "FLOPs/tok" not in table([none])[0], "columns without a figure are left out"
+    assert (line.identical, line.prompts) == (0, 1)

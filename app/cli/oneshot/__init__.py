@@ -1,1 +1,0 @@
-"""`specchat run`."""
