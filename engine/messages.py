@@ -166,10 +166,10 @@ class ReadPieces(Command):
 
 @dataclass(slots=True)
 class Count(Command):
-    """Count the tokens of chats as prompts, including the template's. Answered by Counted."""
+    """Count the tokens of a chat as a prompt, including the template's. Answered by Counted."""
 
     id: int
-    chats: list[list[dict[str, str]]]
+    messages: list[dict[str, str]]
 
 
 @dataclass(slots=True)
@@ -338,11 +338,11 @@ class PieceTable(Event):
 
 @dataclass(slots=True)
 class Counted(Event):
-    """Number of tokens of each chat, in their order, and the model's context. None where they cannot be counted: no model is
-    loaded, or its template refuses a chat."""
+    """Number of tokens of a chat, and the model's context. 0 where they cannot be counted: no model is loaded, or its template
+    refuses the chat."""
 
     id: int
-    tokens: list[int]
+    tokens: int
     context: int
 
 

@@ -23,11 +23,11 @@ def encode_request(model: Model, request: Generate, cancelled: Callable[[], bool
 
 
 def count(model: Model | None, request: Count, cancelled: Callable[[], bool]) -> Counted:
-    """Count the tokens of some chats as prompts; none if the model's template refuses one, or `cancelled` answers True."""
+    """Count the tokens of a chat as a prompt; 0 if the model's template refuses it, or `cancelled` answers True."""
     if model is None:
-        return Counted(request.id, [], 0)
+        return Counted(request.id, 0, 0)
     try:
-        tokens = [len(encode_prompt(model, chat, cancelled=cancelled)) for chat in request.chats]
+        tokens = len(encode_prompt(model, request.messages, cancelled=cancelled))
     except (UserError, Cancelled):
-        tokens = []
+        tokens = 0
     return Counted(request.id, tokens, model.info.context)

@@ -13,7 +13,7 @@ import typer
 
 from specchat.app.cli.main import _complete_resume, app
 from specchat.app.settings.keymap import ALL, every_way
-from specchat.app.tui.actions.table import COMMANDS
+from specchat.app.tui.actions.dispatch import COMMANDS
 from specchat.benchmarks import gpu
 from specchat.builtin.recipe import train_eagle
 
@@ -87,7 +87,7 @@ def test_options_exist(page: Path) -> None:
 @each_page
 def test_slash_commands_exist(page: Path) -> None:
     named = set(re.findall(r"`/([a-z]+)", page.read_text(encoding="utf-8")))
-    assert named <= {name for command in COMMANDS for name in (command.command, *command.aliases)}
+    assert named <= {command.command for command in COMMANDS}
 
 
 def shell_lines(page: Path) -> Iterator[str]:

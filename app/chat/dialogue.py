@@ -140,7 +140,7 @@ class Dialogue:
     """Whether steps carry the target's probabilities."""
     past: str = ""
     """Folder of past answers to draft from; empty for none."""
-    heard: Callable[[Event], None] | None = None
+    heard: Callable[[messages.Remembered], None] | None = None
     """Called with each event about past answers."""
     loaded: Callable[[], None] | None = None
     """Called once another model is loaded, before a queued message goes out."""
@@ -353,11 +353,11 @@ class Dialogue:
             )
         return True
 
-    def count(self, chats: list[list[dict[str, str]]], then: Callable[[messages.Counted], None]) -> int:
-        """Have the engine count the tokens of some chats; `then` is called with the event, whose id is returned."""
+    def count(self, chat: list[dict[str, str]], then: Callable[[messages.Counted], None]) -> int:
+        """Have the engine count the tokens of a chat; `then` is called with the event, whose id is returned."""
         self._counting = then
         id = self.engine.next_id()
-        self.engine.send(messages.Count(id, chats))
+        self.engine.send(messages.Count(id, chat))
         return id
 
     def take_queued(self) -> str:

@@ -14,8 +14,6 @@ from .entries import Answer, ChatEntry, Notice, Prompt
 
 PER_MESSAGE = 40
 """Bytes reserved for a chat template's own tokens around a message."""
-MOST_CUTS = 12
-"""Most cuts whose tokens are counted, spread over the chat."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,8 +34,6 @@ class Transcript:
 
     entries: list[ChatEntry] = field(default_factory=list)
     system: str | None = None
-    start: int = 0
-    """Index of the first entry that the model gets."""
     track: Any = field(default=None, repr=False, compare=False)
     """The history's record of this chat."""
     forks: dict[ChatEntry | None, Fork] = field(default_factory=dict, repr=False, compare=False)
@@ -57,7 +53,7 @@ class Transcript:
         """Return the chat as messages for the engine, which decides how much of a thought the model gets again. A prompt whose
         answer is empty is left out, unless it is the last; an empty prompt asks for more of the answer before it."""
         out = [{"role": "system", "content": self.system}] if self.system else []
-        talk = [entry for entry in self.entries[self.start :] if not isinstance(entry, Notice)]
+        talk = [entry for entry in self.entries if not isinstance(entry, Notice)]
         continues = False
         for i, entry in enumerate(talk):
             match entry:
@@ -142,16 +138,9 @@ class Transcript:
         return [answer for answer in first_answers if answer is not None]
 
 
-def cuts(transcript: Transcript) -> list[int]:
-    """Return the entries at which the model's view may begin: the current one, later prompts, and last the end of the chat."""
-    prompts = [i for i, entry in enumerate(transcript.entries) if isinstance(entry, Prompt) and i > transcript.start]
-    every = max(1, -(-len(prompts) // MOST_CUTS))
-    return [transcript.start, *prompts[every - 1 :: every], len(transcript.entries)]
-
-
-def messages_from(transcript: Transcript, start: int, text: str) -> list[dict[str, str]]:
-    """Return the messages from entry `start` on, with one more prompt."""
-    return Transcript([*transcript.entries[start:], Prompt(text)], transcript.system).messages()
+def messages_with(transcript: Transcript, text: str) -> list[dict[str, str]]:
+    """Return the messages of a chat with one more prompt."""
+    return Transcript([*transcript.entries, Prompt(text)], transcript.system).messages()
 
 
 def surely_fits(messages: list[dict[str, str]], context: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -14,7 +14,6 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import UserError
-from ..text.cells import has_words
 
 if TYPE_CHECKING:
     from .store import Store
@@ -89,12 +88,6 @@ def keep_sent(typed: Typed, path: Path | None = None) -> None:
         with _changing(path) as store:
             store.db.execute("INSERT INTO sent (json) VALUES (?)", (body,))
             store.db.execute("DELETE FROM sent WHERE id <= (SELECT max(id) FROM sent) - ?", (MOST_MESSAGES,))
-
-
-def matching(history: Iterable[str], query: str, most: int = 200) -> list[str]:
-    """Return the messages that have every word of a query, newest first, each once."""
-    found = dict.fromkeys(text for text in reversed(list(history)) if has_words(text, query))
-    return list(found)[:most]
 
 
 def step_back(history: list[str], at: int, prefix: str, step: int) -> int | None:

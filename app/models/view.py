@@ -106,13 +106,6 @@ class ModelsView:
         """Return the key of the loaded target, if it is in the list."""
         return next((key for key, mark in self.marks().items() if mark[0] == "●"), None)
 
-    def fetched(self, spec: str) -> object:
-        """Return the key of a download's row, or after it that of the model; None if it has neither."""
-        download = self.downloads.all.get(spec)
-        if download is not None and download.state != "done":
-            return ("download", spec)
-        return next((model.key for model in self.looking.models() if model.spot.spec == spec), None)
-
     def found(self, row: ModelRow | None) -> FoundModel | None:
         """Return the model of a row, if it is on this machine."""
         return self.looking.by_key.get(row.key) if row is not None else None

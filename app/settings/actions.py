@@ -27,8 +27,6 @@ class Action(NamedTuple):
     """Form of the arguments: words as a shell reads them, one text, or words and, behind a colon, a prompt."""
     words: Mapping[str, str] = {}
     """Possible first words, each with its effect."""
-    aliases: tuple[str, ...] = ()
-    """Other names of the command, known from other programs."""
     letter: str = ""
     """Default keys after the leader key, where not the letters of its alt keys and the numbers of its F keys."""
     repeat: str = ""
@@ -43,10 +41,6 @@ class Action(NamedTuple):
     def command(self) -> str:
         """Name of the slash command; empty if there is none."""
         return self.slash.partition(" ")[0]
-
-    def goes_by(self, beginning: str) -> bool:
-        """Whether the command, or another name of it, begins like this."""
-        return any(name.startswith(beginning) for name in (self.command, *self.aliases))
 
     @property
     def arguments(self) -> str:
@@ -125,9 +119,7 @@ RACE = Action(
     takes="prompt",
 )
 PAUSE = Action("pause", "Pause or continue the answer", "f8", "pause", slash="pause")
-STEP = Action(
-    "step", "Take one pass of the answer, or N, then pause", "f9", "one pass", slash="pass N", aliases=("step",), repeat="step"
-)
+STEP = Action("step", "Take one pass of the answer, or N, then pause", "f9", "one pass", slash="pass N", repeat="step")
 PACE = Action(
     "pace",
     "Slow answers and races to N passes a second; alone, the next pace, and full speed again",
@@ -150,7 +142,7 @@ DRAFT_LONGER = Action(
 TOUR = Action("tour", "Take the tour: 30 seconds that show one token a pass, many tokens a pass, and a race", slash="tour")
 HELP = Action(
     "help",
-    "Help: every key and command, and what each method does",
+    "Help: every key and command",
     "f1,ctrl+p",
     "help",
     slash="help",
@@ -159,18 +151,11 @@ HELP = Action(
 LEADER = Action("leader", "Leader key: followed by a letter, it stands in for every alt and F key", "ctrl+o", "more keys")
 COPY_ANSWER = Action(
     "copy_answer",
-    "Copy the last answer, or the marked message or pass",
+    "Copy the last answer, or the marked message",
     "ctrl+y",
     "copy",
-    slash="copy code [N]|thought|pass|message|chat",
-    words={
-        "answer": "the last answer, or the marked one",
-        "thought": "what it thought",
-        "code": "a block of code: the only one, or choose; /copy code 2 for the second",
-        "message": "your last message, or the marked one",
-        "pass": "the inspected pass",
-        "chat": "the whole chat, as Markdown",
-    },
+    slash="copy code",
+    words={"code": "a block of code: the only one, or choose"},
 )
 COPY_CODE = Action("copy_code", "Copy a block of code; choose if there are several", "alt+y", "copy code")
 MESSAGE_BEFORE = Action("message_before", "Mark the previous message", "alt+up", "prev message", repeat="message")
@@ -183,19 +168,17 @@ MESSAGE_AFTER = Action(
 )
 EDIT = Action(
     "edit",
-    "Edit your last message, the marked one, or message N; the old chat stays as a variant",
+    "Edit your last message, or the marked one; the old chat stays as a variant",
     "alt+w",
     "edit",
-    slash="edit N",
+    slash="edit",
 )
 RETRY = Action(
     "retry",
     "Answer again with the same method, and a new seed where there is a temperature; the first answer stays",
     "alt+r",
     "retry",
-    slash="retry same|new|seed=N",
-    words={"same": "the same seed", "new": "a new seed", "seed=": "this seed"},
-    aliases=("regenerate", "redo"),
+    slash="retry",
 )
 COMPARE = Action(
     "compare",
@@ -216,27 +199,25 @@ VARIANT_AFTER = Action("variant_after", "Next variant", "alt+right,alt+full_stop
 UNDO = Action("undo", "Take back your last message and its answer; they stay as a variant", "alt+u", "undo", slash="undo")
 REDO = Action("redo", "Redo in the input box (ctrl+z undoes)", "alt+z", "redo")
 EDITOR = Action("editor", "Write your message in your editor ($VISUAL, $EDITOR)", "alt+e", "editor", slash="editor")
-PROMPT_SEARCH = Action("prompt_search", "Search your earlier messages", "ctrl+f", "your messages")
 FIND = Action(
     "find",
     "Find text in this chat, from its end; again: the match before",
-    "alt+slash",
+    "ctrl+f",
     "find",
     slash="find TEXT",
     takes="text",
 )
 EXPORT = Action(
     "export",
-    "Save the chat as a web page, Markdown or JSON; ! overwrites",
+    "Save the chat as a web page, Markdown or JSON",
     "alt+s",
     "export",
-    slash="export html|md|json|FILE [thoughts] [!]",
+    slash="export html|md|json|FILE [thoughts]",
     words={"html": "a web page", "md": "Markdown", "json": "to open again with /open"},
 )
 OPEN = Action("open", "Open a chat or a race saved as JSON; alone, return to the previous chat", slash="open FILE.json")
 CHATS = Action("chats", "Your chats: search, open, rename, delete", "alt+h", "chats", slash="chats TEXT")
 RENAME = Action("rename", "Give this chat a title", slash="rename TITLE")
-BRANCH = Action("branch", "Continue in a new chat that shares this one's beginning", slash="branch TITLE")
 SYSTEM = Action(
     "system",
     'The system prompt of this chat: edit it, or set it to TEXT; "" clears it',
@@ -251,6 +232,7 @@ PRESETS = Action(
     "alt+p",
     "presets",
     slash="preset NAME|save NAME|none",
+    words={"save": "what this chat is set to, under a name", "none": "use none in this chat"},
 )
 SETTINGS = Action(
     "settings",
@@ -275,13 +257,6 @@ SCHEMA = Action(
         "grammar": "a grammar: Lark or GBNF",
         "off": "anything",
     },
-)
-TEMPERATURE = Action(
-    "temperature",
-    "Temperature 0 in this chat, or back to the sampling of your settings or of the model",
-    "alt+t",
-    "temperature 0",
-    letter="0",
 )
 NEW_CHAT = Action("new_chat", "Start a new chat; this one stays in your chats", "ctrl+l", "new chat", slash="new", letter="l")
 SCROLL_UP = Action("scroll_up", "Scroll the transcript up by a page", "pageup", "page up", letter="k", repeat="scroll")

@@ -147,12 +147,8 @@ MODELS = (
 )
 """Further keys of the list of models."""
 
-PROMPTS = (KeyBinding("prompts_older", "ctrl+f", "move(1)", "The next older message", "older"),)
-"""Further keys of the search in earlier messages."""
-
 SETTINGS = (
     KeyBinding("settings_default", "ctrl+d", "default", "Back to the default: remove it from the settings file", "default"),
-    KeyBinding("settings_undo", "ctrl+z", "undo", "Undo the last change", "undo"),
 )
 """Further keys of the list of settings."""
 
@@ -176,7 +172,6 @@ GROUPS = {
     "In every list": LISTS,
     "In the list of chats": CHATS,
     "In the list of models": MODELS,
-    "In the search of your messages": PROMPTS,
     "In the settings": SETTINGS,
     "While editing a system prompt": TEXT,
 }

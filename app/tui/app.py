@@ -35,21 +35,20 @@ from .actions.editor import ExternalEditor
 from .actions.export import Exports
 from .actions.history import ChatHistory
 from .actions.models import Models
-from .actions.rewrite import MessageEdit
+from .actions.rewrite import MessageEdit, Retries
 from .actions.settings import SettingsCommands
 from .actions.switch import Switches
-from .actions.variants import Retries
 from .chat.screen import ChatScreen
 from .chat.status import StatusLine
 from .composer.box import PromptInput
 from .driver import Terminal
-from .keys.context import KeyContext
+from .keys import KeyContext
 from .live_settings import LiveSettings
 from .notify import Notifier, notify
 from .race.races import Races
 from .terminal_app import T, TerminalApp
 from .themes import Themes
-from .tour.tours import Tours, TourStart
+from .tour import Tours, TourStart
 from .transcript.view import TranscriptView
 
 IDLE_SECONDS = 0.25
@@ -158,7 +157,7 @@ class SpecchatApp(TerminalApp):
         self.retries = Retries(self, self.message_edit)
         self.settings_commands = SettingsCommands(self)
         self.switches = Switches(self)
-        self.tours = Tours(self, self.races, self.chat_history)
+        self.tours = Tours(self, self.races)
         self.actions = Actions(self, self._parts)
         self.notifier = Notifier(self.dialogue, lambda: self.races.running, self._alert)
         self.frames = Frames(self, self.take_events, lambda: self.write_seconds)
@@ -186,7 +185,7 @@ class SpecchatApp(TerminalApp):
         screen = self.chat_screen
         chat = (self.chat_history, self.exports, self.copier, self.message_edit, self.retries, self.editor)
         app = (self.races, self.models, self.settings_commands, self.switches, self.tours)
-        return self, screen, screen.recall, screen.transcript_keys, *chat, *app
+        return self, screen, screen.transcript_keys, *chat, *app
 
     @property
     def chat_screen(self) -> ChatScreen:
@@ -350,13 +349,9 @@ class SpecchatApp(TerminalApp):
 
     @runs(actions.LEADER)
     def show_leader(self) -> None:
-        from .keys.leader import LeaderScreen
+        from .keys import LeaderScreen
 
         self.push_screen(LeaderScreen(self.live.keymap, self.actions.do))
-
-    def on_app_focus(self) -> None:
-        """Read messages that chats in other terminals may have sent meanwhile."""
-        self.chat_screen.recall.refresh()
 
     @runs(actions.NEW_CHAT)
     def new_chat(self) -> None:

@@ -49,8 +49,6 @@ class LiveSettings:
         self._applied = applied
         self.keymap: dict[str, str] = dict(settings.keymap)
         """Keys in force; changed in place, since screens share it."""
-        self.undo: list[Values] = []
-        """Changes that restore the file as it was before each change of it, oldest first."""
         self._unopened: Values | None = {} if layers.chat else None  # the chat layer before a saved chat was opened
         self._model = dialogue.model
         self._methods: dict[str, str | None] = {}  # model → the method chosen when another model was loaded
@@ -218,20 +216,17 @@ class LiveSettings:
 
     # The file
 
-    def keep(self, changes: Values, *, undoable: bool = False) -> None:
+    def keep(self, changes: Values) -> None:
         """Change settings and write them to the settings file, in a thread.
 
         Args:
             changes: new values; None removes one from the file.
-            undoable: remember how to undo the change.
 
         Raises:
             UserError: a value is invalid; nothing has changed.
         """
         values = {key: None if value is None else checked(key, value, key) for key, value in changes.items()}
         layers = self.layers
-        if undoable:
-            self.undo.append({key: layers.read.values.get(key) for key in values})
         file_values = {key: value for key, value in {**layers.read.values, **values}.items() if value is not None}
         # Until the next start the change outranks all other layers.
         changed = replace(

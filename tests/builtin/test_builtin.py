@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from specchat import builtin
 from specchat.app.tui.composer.starters import STARTERS
-from specchat.app.tui.tour.tour import PROMPT as TOUR
+from specchat.app.tui.tour import PROMPT as TOUR
 from specchat.backends import LoadOptions, load_model
 from specchat.builtin import PROMPTS, path
 from specchat.builtin.recipe import evaluate as scoring

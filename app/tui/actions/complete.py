@@ -1,36 +1,33 @@
-"""Completion of slash commands: names and arguments."""
+"""Suggestions for the word being typed: files, commands and their arguments."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
-from ...attach.names import Suggestion, offers, query_folder
-from ...attach.names import score as match_score
+from ...attach.attachments import Attachment, with_pastes
+from ...attach.names import Suggestion, format_mention, names_below, names_in, offers, open_mention, query_folder
 from ...chat.about import default_word, words_of
 from ...chat.methods import Method
-from ...race.entry import RUNTIMES, split_prompt
+from ...race.entry import split_prompt
 from ...settings import actions
-from ...settings.actions import Action
 from ...settings.rows import preset_summary
-from ...text.cells import folded
+from ...text.cells import FOLDED, folded
+from ..composer.completion import Completion
 from ..host import Host
-from .settings import PRESET_WORDS, current_values
-from .table import COMMANDS, command_of, is_command
+from .dispatch import COMMANDS, command_of, is_command
+from .settings import current_values
 
-RULES = (
-    Suggestion("accept=exact", "a draft token must be the model's own choice"),
-    Suggestion("accept=rejection", "rejection sampling: the same distribution"),
-    Suggestion("accept=soft:0.5", "lossy: nearly as probable as the model's choice"),
-    Suggestion("accept=typical:0.3,0.3", "lossy: typical acceptance"),
-)
+FRESH_SECONDS = 10.0
+"""Seconds for which a list of files or models is reused."""
 
-LOOPS = (
-    Suggestion("stop_loops=on", "stop an answer that repeats itself endlessly"),
-    Suggestion("stop_loops=off", "let it go on"),
-)
+MOST = 40
+"""Most suggestions."""
 
 
 class TypedCommand(NamedTuple):
@@ -44,40 +41,6 @@ class TypedCommand(NamedTuple):
     """Word being typed, without quotes."""
     start: int
     """Column where `word` begins."""
-
-
-@dataclass(slots=True)
-class KnownNames:
-    """Names for the completion of commands."""
-
-    methods: Mapping[str, Method] = field(default_factory=dict)
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    names: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """Kind of names (themes, think, models, chats, presets, settings) → name → a few words about it."""
-    files: dict[str, Sequence[str]] = field(default_factory=dict)
-    """Folder as typed → the names in it; the empty folder → all files below the working folder."""
-    want: Callable[[str], None] = lambda kind: None
-    """Requests a look-up of a kind of names: a key of `names`, `files`, or `in FOLDER`."""
-
-    def refresh(self, host: Host) -> None:
-        """Bring the names in memory up to date."""
-        dialogue = host.dialogue
-        self.methods = dialogue.methods
-        self.unavailable = dialogue.unavailable
-        self.names["themes"] = {name: palette.summary for name, palette in host.themes.palettes.items()}
-        self.names["think"] = {word: "the default" * (word == default_word(dialogue.info)) for word in words_of(dialogue.info)}
-        self.names["settings"] = current_values(host.live.settings)
-        self.names["presets"] = {name: preset_summary(held) for name, held in host.live.layers.presets.items()}
-
-    def all(self, kind: str) -> list[Suggestion]:
-        self.want(kind)
-        return [Suggestion(name, about) for name, about in self.names.get(kind, {}).items()]
-
-    def files_for(self, query: str) -> Sequence[str]:
-        """List the files in the folder of a partly typed path."""
-        folder = query_folder(query)
-        self.want("files" if folder is None else f"in {folder}")
-        return self.files.get(folder or "", ())
 
 
 def parse_command(before: str) -> TypedCommand | None:
@@ -123,141 +86,180 @@ def quoted(name: str) -> str:
     return quotes.removesuffix("'") if name.endswith("/") else quotes
 
 
-def completions(typed: TypedCommand, names: KnownNames, most: int = 40) -> list[Suggestion]:
-    """Suggest completions of the word being typed, best first; none for a complete word."""
-    if not typed.name:
-        commands = [row for row in COMMANDS if row.goes_by(typed.word)]
-        offers = [Suggestion(f"/{row.command}", row.what, closes=bool(row.arguments)) for row in commands]
-        return [] if [offer.name for offer in offers] == [f"/{typed.word}"] else offers
-    row = command_of(typed.name)
-    offers = suggestions(row, typed, names) if row is not None else []
-    if any(offer.name == typed.word for offer in offers):
-        return []
-    return _rank(typed.word, offers)[:most]
+def _rank(query: str, suggestions: list[Suggestion]) -> list[Suggestion]:
+    """Select the names that contain the query; those that begin with it come first."""
+    matches = [suggestion for suggestion in suggestions if folded(query) in folded(suggestion.name)]
+    return sorted(matches, key=lambda suggestion: not folded(suggestion.name).startswith(folded(query)))
 
 
-def suggestions(row: Action, typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
-    """List all words that may follow, whatever is typed of the next one."""
-    offers = [] if typed.words else [Suggestion(word, what) for word, what in row.words.items()]
-    if row.id in KINDS and not typed.words:
-        offers += names.all(KINDS[row.id])
-    return offers + COMPLETERS[row.id](typed, names) if row.id in COMPLETERS else offers
-
-
-def _rank(query: str, offers: list[Suggestion]) -> list[Suggestion]:
-    """Sort the matches of a query: beginnings first; scattered letters count only without a better match."""
-    if not query:
-        return offers
-    scores = [(score, offer) for offer in offers if (score := match_score(query, offer.name)) is not None]
-    whole = [(score, offer) for score, offer in scores if folded(query) in folded(offer.name)]
-
-    def rank(match: tuple[float, Suggestion]) -> tuple[bool, float]:
-        return not folded(match[1].name).startswith(folded(query)), -match[0]
-
-    return [offer for _, offer in sorted(whole or scores, key=rank)]
-
-
-CompletionSource = Callable[[TypedCommand, KnownNames], list[Suggestion]]
-"""Lists the words that may follow a command."""
-
-KINDS = {
-    actions.THINK.id: "think",
-    actions.THEME_MENU.id: "themes",
-    actions.MODEL.id: "models",
-    actions.MODELS.id: "models",
-    actions.CHATS.id: "chats",
-}
-"""Command id → kind of names that may follow."""
-
-COMPLETERS: dict[str, CompletionSource] = {}
-"""Command id → source of its completions."""
-
-
-def completes(*rows: Action) -> Callable[[CompletionSource], CompletionSource]:
-    def register(completer: CompletionSource) -> CompletionSource:
-        COMPLETERS.update({row.id: completer for row in rows})
-        return completer
-
-    return register
-
-
-@completes(actions.METHOD_MENU, actions.COMPARE)
-def method(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
-    return _params(names.methods.get(typed.words[0]), typed) if typed.words else _methods(names)
-
-
-@completes(actions.RACE)
-def race(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
-    method, at, _ = typed.word.partition("@")
-    if at:
-        runtimes = [Suggestion(name, "this chat's model on that runtime") for name in RUNTIMES]
-        return [Suggestion(f"{method}@{offer.name}", offer.what) for offer in names.all("models") + runtimes]
-    chosen = [word for word in typed.words if word in names.methods]
-    last = names.methods[chosen[-1]] if chosen else None
-    return _methods(names, chosen) + (_params(last, typed) if typed.word else [])
-
-
-@completes(actions.SET)
-def sampling(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
-    if typed.word.startswith("accept="):
-        return list(RULES)
-    if typed.word.startswith("stop_loops="):
-        return list(LOOPS)
-    if "=" in typed.word:
-        return []
-    values = names.names.get("settings", {}).items()
-    return [Suggestion(f"{key}=", f"now {value}" if value else "") for key, value in values if key not in _keys(typed)]
-
-
-@completes(actions.PRESETS)
-def preset(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
-    if not typed.words:
-        return names.all("presets") + [Suggestion(word, what, closes=word == "save") for word, what in PRESET_WORDS.items()]
-    return names.all("presets") if typed.words == ("save",) else []
-
-
-@completes(actions.OPEN)
-def saved_file(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
-    return [] if typed.words else _files(typed, names, [".json"])
-
-
-@completes(actions.SCHEMA)
-def schema(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
-    if typed.words[:1] == ("grammar",):
-        return _files(typed, names, [".lark", ".gbnf"])
-    return [] if typed.words else _files(typed, names, [".json"])
-
-
-@completes(actions.EXPORT)
-def export(typed: TypedCommand, names: KnownNames) -> list[Suggestion]:
-    if typed.words:
-        return _files(typed, names, [f".{typed.words[0]}"]) if len(typed.words) == 1 else []
-    return _files(typed, names, [".html", ".md", ".json"]) if typed.word else []
-
-
-def _methods(names: KnownNames, exclude: Sequence[str] = ()) -> list[Suggestion]:
-    able = [method for method in names.methods.values() if method.name not in (*names.unavailable, *exclude)]
-    return [Suggestion(method.name, method.summary, closes=True) for method in able]
-
-
-def _keys(typed: TypedCommand) -> set[str]:
-    return {word.partition("=")[0] for word in typed.words}
-
-
-def _params(method: Method | None, typed: TypedCommand) -> list[Suggestion]:
+def _params(method: Method | None, word: str, keys: set[str]) -> list[Suggestion]:
     """List the settings of a method that are not typed yet, or the choices of the one being typed."""
-    key, equals, _ = typed.word.partition("=")
-    params = [param for param in method.params if param["name"] not in _keys(typed)] if method is not None else []
+    key, equals, _ = word.partition("=")
+    params = [param for param in method.params if param["name"] not in keys] if method is not None else []
     if not equals:
         return [Suggestion(f"{param['name']}=", f"{param['default']} · {param['doc']}") for param in params]
-    return [
-        Suggestion(f"{key}={choice}", "the default" if choice == param["default"] else "")
-        for param in params
-        if param["name"] == key
-        for choice in param.get("choices") or ()
-    ]
+    choices = [choice for param in params if param["name"] == key for choice in param.get("choices") or ()]
+    return [Suggestion(f"{key}={choice}") for choice in choices]
 
 
-def _files(typed: TypedCommand, names: KnownNames, suffixes: Sequence[str]) -> list[Suggestion]:
-    files = [name for name in names.files_for(typed.word) if name.endswith(("/", *suffixes))]
-    return [Suggestion(name, "") for name in offers(typed.word, files, 40)]
+class Suggestions:
+    """Suggests files and arguments for the word being typed.
+
+    Args:
+        names: returns the list above the input box.
+        files: placeholder in the input box → the file of an edited message.
+    """
+
+    def __init__(self, host: Host, names: Callable[[], Completion], files: Mapping[str, Attachment]) -> None:
+        self._host = host
+        self._names = names
+        self._files = files
+        self._found: dict[str, Mapping[str, str]] = {}  # kind of names, or a folder → names, each with a few words
+        self._updated: dict[str, float] = {}  # the same → time of the look-up
+        self._closed = -1  # start of the word whose suggestions esc has closed
+
+    @property
+    def names(self) -> Completion:
+        return self._names()
+
+    def offer(self) -> None:
+        start, suggestions = self._suggest()
+        if start == self._closed:
+            suggestions = []
+        elif start < 0:
+            self._closed = -1
+        self.names.offer(suggestions)
+        self._host.box.offering = bool(suggestions)
+
+    def _suggest(self) -> tuple[int, list[Suggestion]]:
+        """Suggest names for the word at the cursor, with its start; −1 if there is no such word."""
+        box = self._host.box
+        if box.walking:  # up and down go on through the messages
+            return -1, []
+        if (command := self._command()) is not None:
+            return command.start, self._complete(command)
+        if (path := open_mention(box.before)) is None:
+            return -1, []
+        return path[0], [Suggestion(name) for name in offers(path[1], self._list_files(path[1]))]
+
+    def _command(self) -> TypedCommand | None:
+        box = self._host.box
+        return parse_command(box.before) if box.document.line_count == 1 else None
+
+    def _complete(self, typed: TypedCommand) -> list[Suggestion]:
+        """Suggest completions of the word being typed, best first; none for a complete word."""
+        if not typed.name:
+            rows = [row for row in COMMANDS if row.command.startswith(typed.word)]
+            commands = [Suggestion(f"/{row.command}", row.what, closes=bool(row.arguments)) for row in rows]
+            return [] if [row.command for row in rows] == [typed.word] else commands
+        suggestions = _rank(typed.word, self._arguments(typed))[:MOST]
+        return [] if typed.word in (suggestion.name for suggestion in suggestions) else suggestions
+
+    def _arguments(self, typed: TypedCommand) -> list[Suggestion]:
+        """List all words that may follow a command, whatever is typed of the next one."""
+        dialogue, live, info = self._host.dialogue, self._host.live, self._host.dialogue.info
+        row, first = command_of(typed.name), not typed.words
+        keys = {word.partition("=")[0] for word in typed.words}
+        able = {name: method for name, method in dialogue.methods.items() if name not in dialogue.unavailable}
+        methods = [Suggestion(name, able[name].summary, closes=True) for name in able if name not in typed.words]
+        presets = [Suggestion(name, preset_summary(values)) for name, values in live.layers.presets.items()]
+        suggestions = [Suggestion(word, about, closes=word == "save") for word, about in row.words.items()] if row else []
+        match row:
+            case actions.METHOD_MENU | actions.COMPARE:
+                return methods if first else _params(able.get(typed.words[0]), typed.word, keys)
+            case actions.RACE:
+                method, at, _ = typed.word.partition("@")
+                if at:
+                    return [Suggestion(f"{method}@{name}", place) for name, place in self._models().items()]
+                raced = [able[word] for word in typed.words if word in able]
+                return methods + (_params(raced[-1], typed.word, keys) if raced and typed.word else [])
+            case actions.SET:
+                values = current_values(live.settings).items()
+                return [Suggestion(f"{key}=", value and f"now {value}") for key, value in values if key not in keys]
+            case actions.PRESETS if typed.words == ("save",):
+                return presets
+            case actions.SCHEMA if typed.words == ("grammar",):
+                return self._paths(typed.word, ".lark", ".gbnf")
+            case _ if not first:
+                return []
+            case actions.PRESETS:
+                return presets + suggestions
+            case actions.SCHEMA | actions.OPEN:
+                return self._paths(typed.word, ".json") + suggestions
+            case actions.MODEL:
+                return [Suggestion(name, place) for name, place in self._models().items()]
+            case actions.THEME_MENU:
+                return [Suggestion(name, palette.summary) for name, palette in self._host.themes.palettes.items()]
+            case actions.THINK:
+                return [Suggestion(word, "the default" * (word == default_word(info))) for word in words_of(info)]
+        return suggestions
+
+    def _paths(self, word: str, *suffixes: str) -> list[Suggestion]:
+        files = [name for name in self._list_files(word) if name.endswith(("/", *suffixes))]
+        return [Suggestion(name) for name in offers(word, files, MOST)]
+
+    def _models(self) -> Mapping[str, str]:
+        return self._look_up("models", _model_names)
+
+    def _list_files(self, query: str) -> list[str]:
+        """List the files in the folder of a partly typed path, or below the working folder."""
+        folder = query_folder(query)
+        if folder is None:
+            return [*self._look_up("files", lambda: dict.fromkeys(names_below(Path()), ""))]
+        return [*self._look_up(f"in {folder}", lambda: dict.fromkeys(names_in(folder), ""))]
+
+    def _look_up(self, kind: str, find: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+        """Return the names found last; unless that is recent, find them in a thread, as a folder may be large or slow."""
+
+        def work() -> Mapping[str, str]:
+            with suppress(OSError):  # the folder is gone
+                return find()
+            return {}
+
+        def done(names: Mapping[str, str]) -> None:
+            self._found[kind] = names
+            self.offer()
+
+        if monotonic() - self._updated.get(kind, -inf) > FRESH_SECONDS:
+            self._updated[kind] = monotonic()
+            self._host.in_background(work, done)
+        return self._found.get(kind, {})
+
+    def take(self) -> bool:
+        """Put the chosen name into the message; False if there is none."""
+        names, box = self.names, self._host.box
+        row, column = box.cursor_location
+        if not (name := names.chosen):
+            return False
+        if (command := self._command()) is not None:
+            text = (quoted(name) if command.name else name) + " " * names.offers[names.at].closes
+            box.replace(text, (row, command.start), (row, column))
+        elif (path := open_mention(box.before)) is not None:
+            box.replace(format_mention(name), (row, path[0]), (row, column))
+        else:
+            return False
+        return True
+
+    def take_chosen(self) -> bool:
+        """Take the name that the arrows chose; False if enter is to send."""
+        self.offer()  # for the text now: keys may be faster than the messages about them
+        return self.names.moved and self.take()
+
+    def close(self) -> bool:
+        """Close the list; False if there is none."""
+        if not self.names.offers:
+            return False
+        self._closed = self._suggest()[0]
+        self.offer()
+        return True
+
+    def unfold(self, draft: str) -> tuple[str, list[Attachment]]:
+        """Split a draft into its message and the files and texts folded in it."""
+        message, pastes = with_pastes(draft, self._host.box.pastes)
+        return message, [self._files.get(f"{FOLDED}{paste.name}]", paste) for paste in pastes]
+
+
+def _model_names() -> Mapping[str, str]:
+    from ...models.places import recent, spots
+
+    return {spot.spec: spot.place for spot in spots(recent()) if not spot.remark and spot.spec.isprintable()}

@@ -1,17 +1,74 @@
-"""Actions of the table, run by keys, slash commands and the help."""
+"""Actions of the table, run by keys, slash commands and the help. `python -m specchat.app.tui.actions.dispatch` writes
+docs/keys.md."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TypeVar
 
-from ....errors import UserError
-from ...settings.actions import BY_ID, Action
+from ....errors import UserError, did_you_mean
+from ...race.entry import split_prompt
+from ...settings.actions import ACTIONS, BY_ID, Action
+from ...settings.keymap import GROUPS, KeyBinding, every_way
 from ..host import Host
-from .table import parse
 
 Registered = TypeVar("Registered", bound=Callable[..., object])
+
+COMMANDS = tuple(row for row in ACTIONS if row.slash)
+"""Actions that are slash commands too."""
+
+_NAMES = {row.command: row for row in COMMANDS}
+
+# `/etc/passwd` and `/ hello` are messages, not commands.
+_COMMAND = re.compile(r"/([A-Za-z][\w-]*)?(?:\s+(.*))?", re.DOTALL)
+
+
+def is_command(text: str) -> bool:
+    return text.startswith("/") and "\n" not in text.strip() and _COMMAND.fullmatch(text.strip()) is not None
+
+
+def command_of(name: str) -> Action | None:
+    return _NAMES.get(name)
+
+
+def parse(text: str) -> tuple[Action, list[str]]:
+    """Split a line into its command and the words behind it.
+
+    Raises:
+        UserError: there is no such command (with the nearest), or a quote is not closed.
+    """
+    match = _COMMAND.fullmatch(text.strip())
+    assert match is not None, "ask is_command first"
+    name, rest = match[1] or "", match[2] or ""
+    if name not in _NAMES:
+        near = did_you_mean(f"/{name}", [f"/{command}" for command in _NAMES], "type / to see them all.")
+        raise UserError(f"There is no command /{name}: {near}")
+    row = _NAMES[name]
+    # A prompt is no list of words: quotes in it are its own.
+    if row.takes == "text":
+        return row, [rest.strip()] if rest.strip() else []
+    rest, colon, prompt = split_prompt(rest) if row.takes == "prompt" else (rest, "", "")
+    try:
+        return row, [*shlex.split(rest), *((":", prompt.strip()) if colon else ())]
+    except ValueError:
+        raise UserError(f"A quote is not closed in {text.strip()}. Close it, or leave it out.") from None
+
+
+def pairs(arguments: Sequence[str], usage: str) -> dict[str, str]:
+    """Parse `key=value …`.
+
+    Raises:
+        UserError: something is not of that form.
+    """
+    for argument in arguments:
+        if argument.find("=") < 1:
+            raise UserError(f"{argument!r} is not of the form key=value: {usage}")
+    return dict(argument.split("=", 1) for argument in arguments)
 
 
 def runs(row: Action, *arguments: int) -> Callable[[Registered], Registered]:
@@ -55,7 +112,7 @@ class Actions:
         }
 
     def run(self, row: Action, *words: str) -> None:
-        self.methods[row.id](*(words if row.arguments else ()))
+        self.methods[row.id](*words)
 
     def do(self, id: str, *words: str) -> None:
         """Run an action for a key or the help; a refusal becomes a notice."""
@@ -71,6 +128,8 @@ class Actions:
             UserError: there is no such command, or it cannot be done; nothing has changed.
         """
         row, words = parse(text)
+        if words and not row.arguments:
+            raise UserError(f"/{row.command} takes no arguments.")
         self.running = text
         try:
             self.run(row, *words)
@@ -81,3 +140,41 @@ class Actions:
         """Put a command into the input box, where its arguments are completed."""
         self.host.box.bring(f"/{row.command} ")
         self.host.box.focus()
+
+
+# docs/keys.md
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "keys.md"
+
+
+def page() -> str:
+    """Write the page: its introduction as it stands, and the tables."""
+    parts = [PAGE.read_text(encoding="utf-8").partition("## ")[0].rstrip() + "\n"]
+    for heading, keys in GROUPS.items():
+        parts.append(f"## {heading}\n\n" + "\n".join(_keys(keys)) + "\n")
+    parts.append("## Commands\n\n" + "\n".join(_commands()) + "\n")
+    return "\n".join(parts)
+
+
+def _keys(keys: Iterable[KeyBinding]) -> Iterator[str]:
+    yield "| key | does | id |"
+    yield "|---|---|---|"
+    for key in keys:
+        yield f"| {_cell(every_way(key, {}))} | {_cell(key.what)} | `{key.id}` |"
+
+
+def _commands() -> Iterator[str]:
+    yield "Tab completes a command and what follows it. Words in capitals stand for what you type.\n"
+    yield "| command | does |"
+    yield "|---|---|"
+    for row in COMMANDS:
+        yield f"| `/{_cell(row.slash)}` | {_cell(row.what)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE} is written\n")

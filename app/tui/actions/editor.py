@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import subprocess
-import sys
 import tempfile
-import termios
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +18,6 @@ from ...terminal.editor import alone_in_terminal, editor_command
 from ...text.cells import one_line
 from ..host import Host
 from .dispatch import runs
-
-MOST_BYTES = 2_000_000
-"""Most bytes of a draft, as of attachments."""
 
 
 @dataclass(eq=False)
@@ -47,64 +39,33 @@ class ExternalEditor:
             self.host.tell("This terminal cannot be handed to an editor. Your message is unchanged.", "warning")
 
     def _edit(self, command: list[str], draft: str) -> str:
+        """Run an editor on a text; return the edited one.
+
+        Raises:
+            UserError: it cannot run, or it failed.
+            SuspendNotSupported: there is no terminal.
+        """
         name = one_line(Path(command[0]).name)
         try:
             with tempfile.TemporaryDirectory(prefix="specchat-") as folder:  # for this user alone
                 file = Path(folder) / "draft.md"
                 file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
-                # If standard output is a file (specchat > file), the editor draws on standard error, like the chat.
-                out = None if os.isatty(1) else sys.__stderr__
-                with _away(self.app):
-                    code = subprocess.run([*command, str(file)], stdout=out, check=False).returncode
-                if code:
-                    how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
-                    raise UserError(f"{name} {how}, so its text was not used. Your message is as it was.")
-                return _read(file, name)
+                if code := self._run([*command, str(file)]):
+                    ending = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
+                    raise UserError(f"{name} {ending}, so its text was not used.")
+                return as_text(file.read_bytes()).replace("\r\n", "\n").removesuffix("\n")  # the last one is the editor's
         except OSError as error:
             raise UserError(f"Could not run {name} ({error.strerror}). Choose another editor.") from None
 
-
-def _read(file: Path, name: str) -> str:
-    """Read the edited draft.
-
-    Raises:
-        UserError: there is no file, or it is not a text.
-    """
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            raise UserError(f"The text from {name} is larger than {MOST_BYTES // 1_000_000} MB. Attach it as a file with @.")
-        data = file.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{name} left no file. Your message is as it was.") from None
-    if b"\0" in data:
-        raise UserError(f"{name} left a file that is not text. Your message is as it was.")
-    text = as_text(data).replace("\r\n", "\n")
-    return text.removesuffix("\n")  # the last line break is the editor's
-
-
-@contextlib.contextmanager
-def _away(app: App[Any]) -> Iterator[None]:
-    """Suspend the app and restore the terminal afterwards.
-
-    Raises:
-        SuspendNotSupported: there is no terminal.
-    """
-    # Ctrl-C and Ctrl-\ in the editor reach every process of this terminal. A handler, unlike SIG_IGN, is not inherited.
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
-    if alone_in_terminal():  # nothing could resume an editor that ctrl+z stops, so it inherits SIG_IGN
-        before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-    try:
-        with app.suspend():
-            modes = None
-            with contextlib.suppress(termios.error, OSError):
-                modes = termios.tcgetattr(0)
-            try:
-                yield
-            finally:
-                if modes is not None:  # a killed editor leaves its own modes
-                    with contextlib.suppress(termios.error, OSError):
-                        termios.tcsetattr(0, termios.TCSADRAIN, modes)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    app.refresh(layout=True)
+    def _run(self, command: list[str]) -> int:
+        # Ctrl-C and Ctrl-\ in the editor reach every process of this terminal. A handler, unlike SIG_IGN, is not inherited.
+        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+        if alone_in_terminal():  # nothing could resume an editor that ctrl+z stops, so it inherits SIG_IGN
+            before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+        try:
+            with self.app.suspend():
+                return subprocess.run(command, check=False).returncode
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self.app.refresh(layout=True)

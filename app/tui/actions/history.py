@@ -1,4 +1,4 @@
-"""The chat on the screen as part of the history: recording, /chats, /rename and /branch."""
+"""The chat on the screen as part of the history: recording, /chats and /rename."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ....errors import NotPossible, UserError
 from ...chat.about import LOADED_WITH
-from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
 from ...history.resume import chat_model, resume_settings
 from ...settings import actions
@@ -16,16 +15,13 @@ from ..host import Host
 from .dispatch import runs
 
 if TYPE_CHECKING:
-    from ....engine.messages import Event
     from ...history.chats import OpenedChat
     from ...history.past import PastSync
     from ...history.recorder import Recorder
 
-OFF = "This chat is not being saved. Start specchat without --no-history, and with history = true in the settings."
-
 
 class ChatHistory:
-    """Records the chat on the screen in the history: /chats, /rename, /branch.
+    """Records the chat on the screen in the history: /chats, /rename.
 
     Args:
         keep: whether to record.
@@ -40,20 +36,11 @@ class ChatHistory:
         self._loaded: object = None
         self.recorder: Recorder | None = None
         """Writes the chat; made after the first frame, which need not wait for it (15 ms)."""
-        self.tour_chat: Transcript | None = None
-        """A chat that the tour began; recorded once the user sends or edits a message in it."""
 
     def idle(self) -> None:
         self._start_recorder()
         self.record()
         self._sync_past()
-
-    def _take(self, event: Event) -> None:
-        """Take in the engine's report on past answers."""
-        from ....engine.messages import Remembered
-
-        if isinstance(event, Remembered) and self._sync is not None:
-            self._sync.set_indexed(event.keys)
 
     def _sync_past(self) -> None:
         dialogue = self.host.dialogue
@@ -69,9 +56,9 @@ class ChatHistory:
         if self._sync is None:
             from ...history.past import PastSync, past_folder
 
-            self._sync = PastSync(dialogue.engine.send, dialogue.engine.next_id)
+            sync = self._sync = PastSync(dialogue.engine.send, dialogue.engine.next_id)
             dialogue.past = str(past_folder())
-            dialogue.heard = self._take
+            dialogue.heard = lambda event: sync.set_indexed(event.keys)
         if self._loaded is not dialogue.info:
             self._loaded = dialogue.info
             self._sync.model_loaded()
@@ -89,12 +76,12 @@ class ChatHistory:
             self._start_recorder()
         if self.recorder is None:
             return []
-        self.recorder.close(None if self._untouched else self.host.dialogue)
+        self.recorder.close(self.host.dialogue)
         return [sentence for sentence, wrong in self.recorder.take_sentences() if wrong]
 
     def record(self) -> None:
         """Record any changes. Costs nothing without one, and never waits."""
-        if self.recorder is None or self._untouched:
+        if self.recorder is None:
             return
         self.recorder.note(self.host.dialogue)
         for sentence, wrong in self.recorder.take_sentences():
@@ -103,13 +90,6 @@ class ChatHistory:
                 self.host.changed()
             else:
                 self.host.tell(sentence)
-
-    @property
-    def _untouched(self) -> bool:
-        """Whether the tour alone has written in the chat on the screen."""
-        chat = self.host.dialogue.transcript
-        edited = bool(chat.revision) or sum(isinstance(entry, Prompt) for entry in chat.entries) > 1
-        return chat is self.tour_chat and not edited
 
     @property
     def current(self) -> int | None:
@@ -138,17 +118,16 @@ class ChatHistory:
         except UserError as error:
             self.host.refuse(error)
             return
-        finder = self.host.view.finder
+        finder, match = self.host.view.finder, opened.match
         if opened.id == self.current:
-            if opened.match is not None:
-                finder.find(opened.match[1])
+            if match is not None:
+                finder.find(match[1])
             return
-
         self.host.show_chat(opened.transcript)
         go_on(self.host, opened)
         self.host.changed()
-        if opened.match is not None:
-            finder.show(*opened.match)
+        if match is not None:
+            finder.show(*match)
         loading = "" if self.host.dialogue.info else f" Loading its model, {one_line(self.host.dialogue.model)}."
         self.host.tell(f"Opened {opened.title}.{loading}")
 
@@ -156,35 +135,12 @@ class ChatHistory:
     def rename(self, *words: str) -> None:
         from ...history.chats import clean_title
 
-        recorder = self._on()
-        title = clean_title(" ".join(words))
-        recorder.rename(self.host.dialogue, title)
-        self.host.tell(f"This chat is now called {title}.")
-
-    @runs(actions.BRANCH)
-    def branch(self, *words: str) -> None:
-        """Continue in a new chat that shares all entries so far; the original stays in the list."""
-        from ...history.chats import clean_title
-
-        recorder = self._on()
-        self.host.dialogue.must_be_idle("branch the chat")
-        before = self.host.dialogue.transcript
-        if not any(entry.text for entry in before.answers()):
-            raise NotPossible("There is nothing to branch from yet. Ask something first.")
-        title = " ".join(words)
-        name = clean_title(title) if title.strip() else ""
-        self.host.show_chat(recorder.branch(self.host.dialogue, name))
-        self.host.tell("You are in a branch now. /chats has the original chat.")
-
-    def _on(self) -> Recorder:
         self._start_recorder()
-        if self.recorder is None:
-            raise NotPossible(OFF)
-        if self.recorder.off:
-            raise NotPossible(
-                "The history could not be opened, so this chat is not being saved. The notice at its beginning says why."
-            )
-        return self.recorder
+        if self.recorder is None or self.recorder.off:
+            raise NotPossible("This chat is not being saved: there is no history, or it could not be opened.")
+        title = clean_title(" ".join(words))
+        self.recorder.rename(self.host.dialogue, title)
+        self.host.tell(f"This chat is now called {title}.")
 
 
 def go_on(host: Host, opened: OpenedChat) -> None:

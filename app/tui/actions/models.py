@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
     from ...models.memory import FreeMemory
 
 
+RUNTIME = 400_000_000
+"""Approximate bytes of an engine with torch and no model."""
+
+
 class Models:
     """The models that the chat can load: /model, /models, downloads."""
 
     def __init__(self, host: Host, alert: Callable[[str], None]) -> None:
         self.host = host
         self._alert = alert
-        self._downloads: Downloads | None = None
         self._remembered = ""
 
     # Imported on demand: 20 ms that the first frame need not wait for.
@@ -39,14 +43,17 @@ class Models:
 
         return Library()
 
-    @property
+    @cached_property
     def downloads(self) -> Downloads:
         """Running and earlier downloads; the record of earlier ones is read at the first access."""
-        if self._downloads is None:
-            from ...models.hub import Downloads
+        from ...models.hub import Downloads
 
-            self._downloads = Downloads()
-        return self._downloads
+        return Downloads()
+
+    @property
+    def _begun(self) -> Downloads | None:
+        """The downloads, if they have been accessed."""
+        return vars(self).get("downloads")
 
     @runs(actions.MODEL)
     def command(self, *words: str) -> None:
@@ -95,15 +102,22 @@ class Models:
 
     def room(self) -> FreeMemory:
         """Measure the memory free for another model, including the loaded one's. Reads the system: call it in a thread."""
+        import psutil
+
         from ...models.memory import room
 
+        freed = 0
+        if pid := getattr(self.host.dialogue.engine, "pid", None):
+            with suppress(psutil.Error):
+                memory = psutil.Process(pid).memory_info()
+                freed = max(0, int(memory.rss - getattr(memory, "shared", 0)) - RUNTIME)
         settings = self.host.live.settings
-        return room(settings.device, settings.gpu_layers, _model_bytes(getattr(self.host.dialogue.engine, "pid", None)))
+        return room(settings.device, settings.gpu_layers, freed)
 
     def poll_downloads(self) -> None:
         """Show notices about downloads that ended; call it a few times a second."""
-        while self._downloads is not None and self._downloads.news:
-            ended = self._downloads.news.popleft()
+        while self._begun is not None and self._begun.news:
+            ended = self._begun.news.popleft()
             if ended.state == "failed":
                 self.host.tell(ended.sentence, "warning")
                 self._alert(ended.sentence)
@@ -113,22 +127,5 @@ class Models:
 
     def close(self) -> None:
         """Stop the downloads and keep the parts for the next start."""
-        if self._downloads is not None:
-            self._downloads.close()
-
-
-def _model_bytes(pid: int | None) -> int:
-    """Estimate the memory of the engine's process that unloading its model frees."""
-    if pid is None:
-        return 0
-    import psutil
-
-    try:
-        memory = psutil.Process(pid).memory_info()
-    except psutil.Error:
-        return 0
-    return max(0, int(memory.rss - getattr(memory, "shared", 0)) - RUNTIME)
-
-
-RUNTIME = 400_000_000
-"""Approximate bytes of an engine with torch and no model."""
+        if self._begun is not None:
+            self._begun.close()

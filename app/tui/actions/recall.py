@@ -1,4 +1,4 @@
-"""Messages and drafts of earlier chats: read at the start, added to, searched."""
+"""Messages and drafts of earlier chats: read at the start, and added to."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from textual.worker import Worker
 
 from ....errors import UserError
 from ...history.typed import NEW, Drafts, Typed, Typing, keep_sent, sent_before
-from ...settings import actions
 from ...text.cells import sanitise
 from ..host import Host
-from .dispatch import runs
 
 
 class PromptRecall:
@@ -32,21 +30,15 @@ class PromptRecall:
 
     def begin(self) -> None:
         """Read messages and drafts of earlier chats, in a thread."""
-        if self._keeps:
-            self._host.box.keep = self._keep
-            self.refresh(first=True)
-
-    def refresh(self, first: bool = False) -> None:
-        """Read messages that other chats have added."""
         if not self._keeps:
             return
+        self._host.box.keep = self._keep
 
         async def read() -> None:
             async with self._order:
                 with suppress(UserError):  # the recorder of the chat says why
                     self._host.box.recall(await asyncio.to_thread(sent_before))
-                if first:
-                    await self._continue_drafts()
+                await self._continue_drafts()
 
         self._work(read, "prompts")
 
@@ -73,19 +65,15 @@ class PromptRecall:
             self._chat = number
             if not self._host.box.text:
                 self._restore(drafts)
-        typing = self._typing(drafts)
-        if typing == self._saved:
+        if (typing := self._typing(drafts)) == self._saved:
             return
         self._writing = True
 
         async def write() -> None:
-            try:
+            with suppress(UserError):  # `leave` reports it, if it persists
                 await asyncio.to_thread(drafts.write, typing)
                 self._saved = typing
-            except UserError:
-                pass  # `leave` reports it, if it persists
-            finally:
-                self._writing = False
+            self._writing = False
 
         self._work(write, "drafts")
 
@@ -139,21 +127,3 @@ class PromptRecall:
     def _work(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> Worker[None]:
         # Not a coroutine yet: at the chat's end it may never start, and Python warns of one never awaited.
         return self._host.box.run_worker(work, group=group)
-
-    @runs(actions.PROMPT_SEARCH)
-    def search(self) -> None:
-        from ..pickers.prompts import PromptSearch
-
-        box = self._host.box
-        if not box.sent:
-            self._host.tell("You have not sent any messages yet.")
-            return
-
-        def insert(text: str | None) -> None:
-            box.focus()
-            if text is not None:
-                box.bring(text)
-
-        draft = box.text.strip()
-        query = draft if "\n" not in draft and len(draft) < 60 else ""
-        self._host.push_screen(PromptSearch(box.sent, self._host.live.keymap, query), insert)

@@ -1,19 +1,31 @@
-"""Editing a message: it returns to the input box, and sending replaces it and everything after it."""
+"""Sending a message; editing one, answering it again, and turning from one variant to the next."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from secrets import randbelow
+from typing import Any
+
+from textual.content import Content
 from textual.widget import Widget
 
-from ....errors import NotPossible, UserError, counted
+from ....engine.messages import Counted
+from ....errors import NotPossible, UserError
 from ...attach.attachments import Attachment, escape, split_attachments
-from ...chat.entries import Prompt
-from ...chat.transcript import Transcript
+from ...chat.compare import name_of
+from ...chat.entries import Answer, ChatEntry, Prompt
+from ...chat.transcript import Transcript, answer_room, messages_with, surely_fits
 from ...settings import actions
+from ...settings.keymap import shown_keys
 from ...text.amounts import size_of
 from ...text.cells import FOLDED, one_line
 from ..host import Host
-from .dispatch import runs
-from .table import is_command
+from .dispatch import is_command, pairs, runs
+from .switch import method_settings
+
+SEEDS = 1_000_000
+"""New seeds are below this: short enough to be read out and typed."""
 
 
 class MessageEdit:
@@ -27,48 +39,29 @@ class MessageEdit:
         """The edited message."""
         self._original = ""
         """Its text as first put into the box."""
-        self._base: Transcript | None = None
-        self._branched = False
-        """Whether the transcript already ends before the edited message."""
-        self._abandoned: dict[int, tuple[Prompt, str]] = {}  # texts of abandoned edits, by the id of the message
+        self._count_id = 0
+        """Id of the last count of a chat's tokens."""
 
     @property
     def active(self) -> bool:
         """Whether a message is being edited."""
         return self._prompt is not None
 
-    @property
-    def base(self) -> Transcript:
-        """Chat that the next message continues: the one on the screen, up to the edited message."""
-        transcript = self.host.dialogue.transcript
-        if self._prompt is None or self._branched:
-            return transcript
-        if self._base is None:
-            entries = transcript.entries[: index_of(self.host, self._prompt)]
-            self._base = Transcript(entries, transcript.system, transcript.start if transcript.start <= len(entries) else 0)
-        return self._base
-
     @runs(actions.EDIT)
-    def edit(self, *words: str) -> None:
-        """Put a message back into the input box: number N (from 1), else the marked one, else the last."""
-        number = int(words[0]) if len(words) == 1 and words[0].isdecimal() and len(words[0]) < 10 else None
-        if words and number is None:
-            raise UserError("/edit takes the number of one of your messages, 1 for the first; alone it edits the last one.")
+    def edit(self) -> None:
+        """Put the marked message, else the last one, back into the input box."""
         prompts = prompts_of(self.host)
         if not prompts:
             raise NotPossible("There is no message to edit yet. Ask something first.")
-        if number is not None and not 1 <= number <= len(prompts):
-            raise UserError(f"You have sent {counted(len(prompts), 'message')} here, but no number {number}. Name one of them.")
-        prompt = prompts[number - 1] if number is not None else marked_prompt(self.host) or prompts[-1]
+        prompt = marked_prompt(self.host) or prompts[-1]
         if prompt is self._prompt:
             return
         self.leave()
         box = self.host.box
         self._prompt = prompt
         box.set_aside = "" if is_command(box.text) else box.text
-        _, text = self._abandoned.pop(id(prompt), (prompt, ""))
         self._original = self._fold(prompt)
-        box.put(text or self._original)
+        box.put(self._original)
         box.focus()
         self._show()
 
@@ -86,19 +79,18 @@ class MessageEdit:
         return "\n".join([*chips, *filter(None, [escape(message)])])
 
     def leave(self) -> bool:
-        """Stop editing and restore the draft; False if no message was being edited."""
+        """Stop editing and restore the draft; a changed text becomes an earlier message. False if no message was edited."""
         if self._prompt is None:
             return False
         box = self.host.box
         if box.text.strip() and box.text != self._original:
-            self._abandoned[id(self._prompt)] = (self._prompt, box.text)
+            box.sent.append(box.text)
         self._end()
         return True
 
     def _end(self) -> None:
         box = self.host.box
-        self._prompt = self._base = None
-        self._branched = False
+        self._prompt = None
         box.put(box.set_aside)
         box.set_aside = ""
         self._show()
@@ -115,27 +107,48 @@ class MessageEdit:
             leave = "restores what you were typing" if self.host.box.set_aside else "cancels"
             composer.border_subtitle = f"enter sends · esc {leave}"
 
-    def branch(self) -> None:
-        """End the transcript before the edited message; the rest becomes a variant."""
-        if self._prompt is None or self._branched:
-            return
-        base = self.base
-        lay_aside(self.host, index_of(self.host, self._prompt))
-        self.host.dialogue.transcript.start = base.start
-        self._branched = True
+    # Sending
+
+    def fits(self, draft: str, message: str, send: Callable[[str, str], None]) -> bool:
+        """Whether a message may be sent at once; else the engine counts the chat's tokens, and it is sent if it fits."""
+        dialogue = self.host.dialogue
+        if dialogue.phase != "ready" or not dialogue.info.context:
+            return True
+        transcript = dialogue.transcript
+        if self._prompt is not None:
+            transcript = Transcript(transcript.entries[: index_of(self.host, self._prompt)], transcript.system)
+        messages = messages_with(transcript, message)
+        if surely_fits(messages, dialogue.info.context):
+            return True
+
+        def counted(event: Counted) -> None:
+            if event.id != self._count_id or self.host.box.text != draft:  # changed since then
+                return
+            if event.tokens <= event.context - answer_room(event.context):  # or unknown: the answer says why
+                send(draft, message)
+                return
+            key = shown_keys("new_chat", self.host.live.keymap)
+            self.host.tell(
+                f"Not sent: the chat would take {event.tokens:,} tokens, and the context holds {event.context:,}. Your message "
+                f"stays in the input box. {key} starts a new chat with it; if it is too long by itself, shorten it.",
+                "warning",
+            )
+
+        self._count_id = dialogue.count(messages, counted)
+        return False
 
     def submit(self, sent: str, draft: str) -> bool:
         """Send a message, in place of the edited one if any; False if it has to wait."""
         dialogue = self.host.dialogue
         if dialogue.phase in ("prefill", "writing") or dialogue.queued is not None:
             return False
-        self.branch()
+        if self._prompt is not None:
+            lay_aside(self.host, index_of(self.host, self._prompt))
         return dialogue.submit(sent, draft)
 
     def finish(self) -> None:
         """Restore the draft, once the message sent has left the input box."""
         if self._prompt is not None:
-            self._abandoned.pop(id(self._prompt), None)
             self.host.box.set_aside = self.host.box.set_aside or self.host.box.text
             self._end()
 
@@ -160,6 +173,166 @@ def lay_aside(host: Host, index: int) -> None:
     """End the transcript before the entry at `index`; the rest becomes a variant."""
     transcript, view = host.dialogue.transcript, host.view
     place = transcript.begin_variant(index)
-    transcript.start = transcript.start if transcript.start <= place else 0
     view.mark.clear()
     view.rewind(place)
+
+
+@dataclass(eq=False)
+class Retries:
+    """Retries answers, undoes exchanges and shows other variants: /retry, /compare, /undo."""
+
+    host: Host
+    message_edit: MessageEdit
+
+    # Further answers
+
+    @runs(actions.COMPARE)
+    def compare(self, *words: str) -> None:
+        """Answer the last (or the marked) message with `METHOD key=value …`; without words, with the next untried method."""
+        dialogue = self.host.dialogue
+        index, answer = self._subject("compare")
+        if words:
+            name, *rest = words
+            settings = method_settings(dialogue, name, pairs(rest, "/compare METHOD key=value …"))
+        else:
+            transcript = dialogue.transcript
+            tried = [variant.method for variant in transcript.variant_answers(index)]
+            name = self._next(tried or [answer.method if answer else dialogue.method])
+            settings = dict(dialogue.settings.get(name, {}))
+        self._ask_again(index, {**self._request(answer), "method": name, "settings": settings})
+
+    def _next(self, tried: list[str]) -> str:
+        names = self.host.dialogue.shortlist()
+        at = names.index(tried[-1]) if tried[-1] in names else -1
+        order = [name for name in (*names[at + 1 :], *names[: at + 1]) if name != tried[-1]]
+        if not order:
+            raise NotPossible("This model has only one method, so there is no other to compare with.")
+        return next((name for name in order if name not in tried), order[0])
+
+    @runs(actions.RETRY)
+    def retry(self) -> None:
+        """Answer the last (or the marked) message again with the same method, the sampling in force, and a new seed."""
+        index, answer = self._subject("retry")
+        sampling = dict(self.host.dialogue.request()["sampling"])
+        if sampling["temperature"]:
+            sampling["seed"] = randbelow(SEEDS)
+        self._ask_again(index, {**self._request(answer), "sampling": sampling})
+
+    def _request(self, answer: Answer | None) -> dict[str, Any]:
+        """Build a request from the answer's, where still possible, and the settings in force."""
+        dialogue = self.host.dialogue
+        current = dialogue.request()
+        earlier = answer.asked if answer is not None else {}
+        request = {**current, **{key: earlier[key] for key in current if key in earlier}, "model": dialogue.model}
+        if request["method"] not in dialogue.methods or request["method"] in dialogue.unavailable:
+            request |= {"method": current["method"], "settings": current["settings"]}
+        return request
+
+    def _subject(self, what: str) -> tuple[int, Answer | None]:
+        """Find the answer to replace: its index in the transcript (even if missing), and the answer.
+
+        Raises:
+            UserError: there is none, or nothing can be asked now.
+        """
+        self._must_be_ready(what)
+        prompt = marked_prompt(self.host) or next(reversed(prompts_of(self.host)), None)
+        if prompt is None:
+            raise NotPossible("There is no message to answer yet. Ask something first.")
+        entries = self.host.dialogue.transcript.entries
+        index = index_of(self.host, prompt) + 1
+        entry = entries[index] if index < len(entries) else None
+        return index, entry if isinstance(entry, Answer) else None
+
+    def _must_be_ready(self, what: str) -> None:
+        self.host.dialogue.must_be_idle(what)
+        if self.host.dialogue.phase != "ready":
+            raise UserError(f"No model is ready. Wait for it, or load one with /model, then {what}.")
+
+    def _ask_again(self, index: int, request: dict[str, Any]) -> None:
+        self.message_edit.leave()
+        if index < len(self.host.dialogue.transcript.entries):
+            lay_aside(self.host, index)
+        self.host.dialogue.ask_again(request)
+        self._follow()
+
+    def _follow(self) -> None:
+        self.host.changed()
+        self.host.view.follow()
+        self.host.expect_events()
+
+    @runs(actions.GO_ON)
+    def go_on(self) -> None:
+        """Let a base model continue the text."""
+        self._must_be_ready("go on")
+        if not self.host.dialogue.completes:
+            raise NotPossible("This model answers messages. Send one that asks it to go on.")
+        if not prompts_of(self.host):
+            raise NotPossible("There is no text to go on from yet. Type its beginning first.")
+        self.host.dialogue.submit("")
+        self._follow()
+
+    # Other variants
+
+    @runs(actions.UNDO)
+    def undo(self) -> None:
+        self.host.dialogue.must_be_idle("take it back")
+        prompts = prompts_of(self.host)
+        if not prompts:
+            raise NotPossible("There is nothing to undo: you have not sent a message in this chat.")
+        self.message_edit.leave()
+        lay_aside(self.host, index_of(self.host, prompts[-1]))
+        self.host.changed()
+        self.host.tell(
+            f"Removed your last message and its answer. {shown_keys('variant_before', self.host.live.keymap)} restores them."
+        )
+
+    @runs(actions.VARIANT_BEFORE, -1)
+    @runs(actions.VARIANT_AFTER, 1)
+    def turn(self, step: int, index: int | None = None) -> None:
+        """Show another variant of the entry at `index`, else of the marked one, else of the last one with variants.
+
+        Args:
+            step: −1 for the previous variant, 1 for the next, cyclically.
+            index: of the entry in the transcript.
+        """
+        self.host.dialogue.must_be_idle("look at the other variants")
+        transcript, view = self.host.dialogue.transcript, self.host.view
+        entries = transcript.entries
+        if index is None:
+            index = self._entry_with_variants()
+        fork = transcript.fork_of(index) if index is not None else None
+        if index is None or fork is None:
+            raise NotPossible("There are no other variants here. Edit a message or retry an answer to make one.")
+        self.message_edit.leave()
+        place = transcript.fork_place(index)
+        to = (fork.at + step) % len(fork.ends)
+        if index >= len(entries):  # the variant in force is the one that undo left empty
+            to = len(fork.ends) - 2 if step < 0 else 0
+        marked = view.mark.entry is not None
+        offset = view.tops[place] - view.scroll_offset.y if not view.following and place < len(view.tops) else None
+        transcript.turn_variant(place, to)
+        view.rewind(place)
+        self.host.changed()
+        entry = next((entry for entry in entries[place:] if isinstance(entry, Prompt | Answer)), entries[place])
+        view.mark.entry = entry if marked and isinstance(entry, Prompt | Answer) else None
+        if offset is not None:
+            view.scroll_to(y=max(0, view.tops[place] - offset), animate=False, immediate=True, force=True)
+        self._flash(entry, fork.at, len(fork.ends))
+
+    def _entry_with_variants(self) -> int | None:
+        """Choose the entry whose variants keys go through, by its index; None if there is none."""
+        transcript, marked = self.host.dialogue.transcript, self.host.view.mark.entry
+        entries = transcript.entries
+        candidates = range(len(entries), -1, -1)  # from the end that undo has removed
+        if marked is not None and marked in entries:
+            at = entries.index(marked)
+            candidates = range(at, min(at + 2, len(entries)))
+        forks = ((index, transcript.fork_of(index)) for index in candidates)
+        return next((index for index, fork in forks if fork is not None and len(fork.ends) > 1), None)
+
+    def _flash(self, entry: ChatEntry, at: int, of: int) -> None:
+        answer = isinstance(entry, Answer)
+        number = (f"{'answer' if answer else 'message'} {at + 1} of {of}", "$foreground")
+        name = (f"   {name_of(entry)}" if isinstance(entry, Answer) else "", "$quiet")
+        keys = " ".join(shown_keys(id, self.host.live.keymap) for id in ("variant_before", "variant_after"))
+        self.host.flash(Content.assemble(number, name, "   ", (keys, "bold $primary"), (" the others", "$quiet")))

@@ -11,14 +11,10 @@ from ...text.amounts import short_path
 from ...text.cells import fit, one_line
 from ..host import Host
 from ..pickers.menu import Menu, MenuItem
-from .dispatch import runs
-from .table import pairs
+from .dispatch import pairs, runs
 
 LIMITS = (*ANSWERING, "system")
 """Keys of /set besides those of sampling."""
-
-PRESET_WORDS = {"save": "what this chat is set to, under a name", "none": "use none in this chat"}
-"""Words of /preset → their meaning."""
 
 SYSTEM_ABOUT = "The system prompt of this chat: the model reads it before everything else. Empty it to do without."
 
@@ -28,8 +24,6 @@ class SettingsCommands:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self._warmer = 0.0
-        """The chat's temperature before `temperature` made it 0; 0 if there was none."""
 
     @runs(actions.SETTINGS)
     def settings(self, *words: str) -> None:
@@ -40,9 +34,7 @@ class SettingsCommands:
 
     @runs(actions.SET)
     def set(self, *words: str) -> None:
-        """Change sampling or limits, `key=value …` or `key value`, from the next answer on; without words, show them."""
-        if len(words) == 2 and "=" not in "".join(words):
-            words = ("=".join(words),)
+        """Change sampling or limits, `key=value …`, from the next answer on; without words, show them."""
         texts = pairs(words, "/set temperature=0.7")
         for key in texts:
             if key not in (*SAMPLING, *LIMITS):
@@ -51,24 +43,6 @@ class SettingsCommands:
             names = {f"sampling.{key}": key for key in SAMPLING}
             self.host.live.set({f"sampling.{key}" if key in SAMPLING else key: text for key, text in texts.items()}, names)
         self._tell_sampling()
-
-    @runs(actions.TEMPERATURE)
-    def temperature(self) -> None:
-        """Set the temperature of this chat to 0, or undo that."""
-        live, key = self.host.live, "sampling.temperature"
-        if live.settings.sampling.temperature:
-            self._warmer = live.layers.chat.get(key, 0.0)
-            live.set({key: 0.0})
-        elif self._warmer:
-            live.set({key: self._warmer})
-        else:
-            live.unset(key)
-        if not live.settings.sampling.temperature and key not in live.layers.chat:
-            raise NotPossible(
-                "The temperature is 0, and neither your settings nor this model name another: /set temperature=0.7"
-            )
-        self._tell_sampling()
-        self.host.changed()
 
     def _tell_sampling(self) -> None:
         live = self.host.live
@@ -117,7 +91,7 @@ class SettingsCommands:
             if text.rstrip() != before:
                 self._set_system(text.rstrip())
 
-        self.host.ask(TextScreen("System prompt", before, SYSTEM_ABOUT, self.host.live.keymap), save)
+        self.host.ask(TextScreen("System prompt", before, SYSTEM_ABOUT, self.host.live.keymap, save))
 
     def _set_system(self, text: str) -> None:
         self.host.live.set({"system": text})
@@ -130,19 +104,14 @@ class SettingsCommands:
 
     @runs(actions.PRESETS)
     def preset(self, *words: str) -> None:
-        """Use preset `NAME`, `save NAME`, `save NAME !`, or `none`; without words, choose one."""
+        """Use preset `NAME`, `save NAME`, or `none`; without words, choose one."""
         live = self.host.live
-        match list(words):
-            case []:
+        match words:
+            case ():
                 self._choose_preset()
-            case ["save"] if not live.layers.preset_name:
-                raise UserError("No preset is in use. /preset save NAME makes one from this chat.")
-            case ["save"]:
-                self._save_preset(live.layers.preset_name, overwrite=True)
-            case ["save", *rest]:
-                overwrite = rest[-1] == "!"
-                self._save_preset(" ".join(rest[:-1] if overwrite else rest), overwrite=overwrite)
-            case ["none"]:
+            case ("save", *rest):
+                self._save_preset(" ".join(rest) or live.layers.preset_name)
+            case ("none",):
                 live.no_preset()
                 self.host.changed()
                 self.host.tell("No preset is in use and nothing is set for this chat alone, so the settings apply.")
@@ -161,13 +130,14 @@ class SettingsCommands:
         self.host.changed()
         self.host.tell(f"Preset {one_line(name)} is in use: {fit(preset_summary(self.host.live.layers.preset), 100)}")
 
-    def _save_preset(self, name: str, *, overwrite: bool) -> None:
-        if name in PRESET_WORDS or not name:
-            raise UserError(f"/preset {name} is a command. Choose another name for the preset.")
-        if name in self.host.live.layers.presets and not overwrite:
-            raise UserError(f"There is already a preset {one_line(name)}. /preset save {one_line(name)} ! overwrites it.")
+    def _save_preset(self, name: str) -> None:
+        layers = self.host.live.layers
+        if not name or name in actions.PRESETS.words:
+            raise UserError("/preset save takes a name, other than save and none.")
+        if name in layers.presets and name != layers.preset_name:
+            raise UserError(f"There is already a preset {one_line(name)}. Choose another name, or use it before you save.")
         self.host.live.save_preset(name)
-        self.host.tell(f"Saved as preset {one_line(name)}, in {short_path(self.host.live.layers.read.path)}.")
+        self.host.tell(f"Saved as preset {one_line(name)}, in {short_path(layers.read.path)}.")
 
 
 def current_values(settings: Settings) -> dict[str, str]:

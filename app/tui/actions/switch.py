@@ -9,22 +9,10 @@ from typing import Any
 
 from textual.content import Content
 
-from ....engine.options import BUILTIN, BUILTIN_EAGLE
 from ....errors import NotPossible, UserError, did_you_mean
 from ...chat.about import default_word, known_word, word_after, words_of
 from ...chat.dialogue import Dialogue
-from ...chat.methods import (
-    GROUPS,
-    PLAIN,
-    SELDOM,
-    SERVER,
-    Method,
-    draft_length,
-    exits_early,
-    served_method,
-    why_no_length,
-    why_plain,
-)
+from ...chat.methods import GROUPS, PLAIN, SELDOM, SERVER, Method, draft_length, served_method, why_no_length, why_plain
 from ...race.guests import short_name
 from ...render.verdict import against
 from ...settings import actions
@@ -33,8 +21,7 @@ from ...text.cells import fit, one_line
 from ...theming.colouring import COLOURINGS, LABEL_STYLES, next_colouring
 from ..host import Host
 from ..pickers.menu import Menu, MenuItem
-from .dispatch import runs
-from .table import pairs
+from .dispatch import pairs, runs
 
 PACES = (10, 4, 1, 0)
 """Passes a second that the key goes through; 0 is full speed."""
@@ -90,17 +77,9 @@ def _method_item(dialogue: Dialogue, method: Method, heading: str) -> MenuItem:
     else:
         ratio = dialogue.speedup(name)
         lead = f"Last time {against(ratio)[0]}." if ratio else ""
-    return MenuItem(
-        name,
-        name,
-        label,
-        LABEL_STYLES.get(label, "$quiet"),
-        method.summary,
-        reason=_reason(dialogue, name),
-        group=heading,
-        lead=lead,
-        more=method.pays,
-    )
+    style = LABEL_STYLES.get(label, "$quiet")
+    about = " ".join(filter(None, (lead, method.summary, method.pays)))
+    return MenuItem(name, name, label, style, method.summary, reason=_reason(dialogue, name), group=heading, about=about)
 
 
 def _reason(dialogue: Dialogue, name: str) -> str:
@@ -110,27 +89,17 @@ def _reason(dialogue: Dialogue, name: str) -> str:
 
 
 def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]:
-    """Describe the groups of methods for this model, by heading: their models, or how to get one."""
-    hints: dict[str, str] = {}
-    if dialogue.info.server:  # decodes by its own methods
-        return hints
-    models = dialogue.draft_models
-    trained = [name for name, method in dialogue.methods.items() if method.group == "trained"]
-    if dialogue.info and "draft" in dialogue.unavailable:
-        hints["draft model"] = f"no draft model: {shown_keys('models', keymap)} finds one"
-    elif models:
-        hints["draft model"] = ", ".join(short_name(name) for name in models.values())
-    if not all(name in dialogue.unavailable for name in trained):
-        names = dialogue.selection.draft_model
-        builtin = (BUILTIN_EAGLE,) if dialogue.model == BUILTIN else ()
-        heads = (dialogue.head,) if dialogue.head in names else names or builtin
-        loaded = ", ".join(map(short_name, heads)) or ("a layer of this model's own" if dialogue.info else "none yet")
-        hints["trained"] = f"{loaded}; {shown_keys('models', keymap)} lists others"
-    elif dialogue.info:
-        hints["trained"] = f"none loaded: {shown_keys('models', keymap)} lists those that fit"
-    if "early-exit" not in dialogue.unavailable:
-        hints["own layers"] = "this model was trained for it" if exits_early(dialogue.model) else "for models trained for it"
-    return {GROUPS[group]: hint for group, hint in hints.items()}
+    """Describe the groups of methods that take another model, by heading: that model, or how to get one."""
+    if not dialogue.info or dialogue.info.server:  # a server decodes by its own methods
+        return {}
+    key, unavailable = shown_keys("models", keymap), dialogue.unavailable
+    drafts = ", ".join(map(short_name, dialogue.draft_models.values()))
+    if "draft" in unavailable:
+        drafts = f"no draft model: {key} finds one"
+    head = f"{short_name(dialogue.head)}; {key} lists others" if dialogue.head else f"{key} lists others"
+    if all(name in unavailable for name, method in dialogue.methods.items() if method.group == "trained"):
+        head = f"none loaded: {key} lists those that fit"
+    return {GROUPS["draft model"]: drafts, GROUPS["trained"]: head}
 
 
 def check_name(what: str, name: str, names: Collection[str]) -> str:
@@ -161,10 +130,8 @@ class Switches:
             dialogue.switch(name, settings if changes else None)
             self.host.changed()
             return
-        from ..pickers.method_menu import MethodMenu
-
-        current, hints = dialogue.switching or dialogue.method, group_hints(dialogue, keymap)
-        self.host.ask(MethodMenu("Decoding method", method_items(dialogue), current, hints, keymap), self.method)
+        current, group = dialogue.switching or dialogue.method, group_hints(dialogue, keymap)
+        self.host.ask(Menu("Decoding method", method_items(dialogue), current, keymap, group_hints=group), self.method)
 
     @runs(actions.NEXT_METHOD)
     def next_method(self) -> None:
@@ -176,17 +143,22 @@ class Switches:
 
     @runs(actions.PAUSE)
     def pause(self) -> None:
-        dialogue = self.host.dialogue
-        if dialogue.phase == "stopping":
-            self.host.tell("Stopping the answer.", until=lambda: dialogue.phase != "stopping")
-        elif dialogue.pause():
+        self._show(self.host.dialogue.pause())
+
+    @runs(actions.STEP)
+    def step(self, *words: str) -> None:
+        """Take one pass of the answer, or N, then pause it."""
+        steps = words[0] if words else "1"
+        if not steps.isdecimal() or not int(steps):
+            raise UserError(f"/pass takes a number of passes from 1 up, not {steps!r}.")
+        self._show(self.host.dialogue.step(int(steps)))
+
+    def _show(self, changed: bool) -> None:
+        """Redraw after a change of the answer; without one, show the key for slower answers."""
+        if changed:
             self.host.expect_events()
             self.host.changed()
-        else:
-            self._tell_idle()
-
-    def _tell_idle(self) -> None:
-        """Show a notice that there is nothing to pause, and the key for slower answers."""
+            return
         dialogue, key = self.host.dialogue, shown_keys("pace", self.host.live.keymap)
         self.host.tell(f"No answer is being written. {key} slows the next one down.", until=lambda: dialogue.busy)
 
@@ -200,21 +172,7 @@ class Switches:
         live.set({"pace": words[0] if words else after}, {"pace": "/pace"})
         if dialogue.pace != live.settings.pace:  # that of one answer
             dialogue.set_pace(live.settings.pace)
-        parts = [(f"{pace or 'full speed'}  ", "bold $foreground" if pace == dialogue.pace else "$quiet") for pace in PACES]
-        self.host.flash(Content.assemble(("passes a second: ", "$quiet"), *parts))
-        self.host.changed()
-
-    @runs(actions.STEP)
-    def step(self, *words: str) -> None:
-        """Take one pass of the answer, or N, then pause it."""
-        dialogue, steps = self.host.dialogue, words[0] if words else "1"
-        if not steps.isdecimal() or not int(steps):
-            raise UserError(f"/pass takes a number of passes from 1 up, not {steps!r}.")
-        if dialogue.step(int(steps)):
-            self.host.expect_events()
-            self.host.changed()
-        else:
-            self._tell_idle()
+        self._flash("passes a second", {str(pace or "full speed"): pace == dialogue.pace for pace in PACES})
 
     @runs(actions.THEME_MENU)
     def theme(self, *words: str) -> None:
@@ -243,9 +201,13 @@ class Switches:
             raise NotPossible("No model is loaded yet.")
         word = known_word(info, words[0]) if words else word_after(info, live.settings.think)
         live.set({"think": "" if word == default_word(info) else word})
+        self._flash("thinking", {name: name == word for name in words_of(info)})
+
+    def _flash(self, what: str, choices: Mapping[str, bool]) -> None:
+        """Show the choices of a key that goes through them; the one in force stands out."""
+        parts = [(f"{name}  ", "bold $foreground" if chosen else "$quiet") for name, chosen in choices.items()]
+        self.host.flash(Content.assemble((f"{what}: ", "$quiet"), *parts))
         self.host.changed()
-        parts = [(f"{name}  ", "bold $foreground" if name == word else "$quiet") for name in words_of(info)]
-        self.host.flash(Content.assemble(("thinking: ", "$quiet"), *parts))
 
     @runs(actions.COLOURS)
     def colours(self, *words: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Prompt
 from ..composer.box import PromptInput
-from ..keys.context import KeyContext, hints
+from ..keys import KeyContext, hints
 from ..transcript.view import TranscriptView
 
 METHODS = (("next_method", ""), ("method_menu", ""))
@@ -33,7 +33,7 @@ def chat_keys(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, edi
         return KeyContext("A message is waiting", hints(("cancel", "take it back"), *METHODS, *ALWAYS), box)
     if box.text:
         back = [("cancel", "stop editing")] if editing else []
-        written = (*METHODS, ("race", ""), ("editor", ""), ("prompt_search", ""))
+        written = (*METHODS, ("race", ""), ("editor", ""))
         name = "Editing a message" if editing else "Writing a message"
         return KeyContext(name, hints(("send", ""), ("newline", ""), *back, *written, *ALWAYS), box)
     if view.mark.entry is not None:
@@ -47,7 +47,7 @@ def _looking(dialogue: Dialogue, view: TranscriptView) -> KeyContext:
     moves = ("inspect_previous inspect_next inspect_above inspect_below", "other passes")
     steps = [("step", ""), ("pause", "continue")] if dialogue.paused and dialogue.busy else []
     far = ("inspect_first inspect_last", "first and last pass")
-    look = (("cancel", "back"), ("panels", ""), ("copy_answer", "copy its text"), far, ("colours", ""))
+    look = (("cancel", "back"), ("panels", ""), far, ("colours", ""))
     return KeyContext("Inspecting a pass", hints(moves, *steps, *look, *ALWAYS), view)
 
 

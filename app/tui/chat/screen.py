@@ -26,22 +26,18 @@ from ...settings.keymap import CHAT, shown_keys
 from ...terminal.piped import NAME
 from ...text.cells import FOLDED
 from ...theming.colouring import Colouring, effective, legend_line, parse_colouring
-from ..actions.context_check import ContextCheck
+from ..actions.complete import Suggestions
 from ..actions.copy import Copier
-from ..actions.dispatch import Actions, runs
-from ..actions.names import NameSuggestions
+from ..actions.dispatch import Actions, command_of, is_command, runs
 from ..actions.recall import PromptRecall
 from ..actions.rewrite import MessageEdit
 from ..actions.switch import check_name, lengthen
-from ..actions.table import is_command, matching
 from ..composer.box import ASK, BEGIN, PromptInput
 from ..composer.completion import Completion
 from ..composer.starters import TOUR
 from ..host import Host
-from ..keys.bar import KeyBar
-from ..keys.context import KeyContext, bindings_of
-from ..tour.caption import Caption
-from ..tour.tours import TourStart
+from ..keys import KeyBar, KeyContext, bindings_of
+from ..tour import Caption, TourStart
 from ..transcript.inspector import Inspector
 from ..transcript.view import TranscriptView
 from .header import ChatHeader
@@ -90,8 +86,7 @@ class ChatScreen(Screen[None]):
         self._piped = piped
         self._tour = tour
         self._quit_armed = False
-        self.suggestions = NameSuggestions(host, lambda: self.query_one(Completion), message_edit.files)
-        self.context_check = ContextCheck(host, message_edit, self.send)
+        self.suggestions = Suggestions(host, lambda: self.query_one(Completion), message_edit.files)
         self.recall = PromptRecall(host, keep)
         self.transcript_keys = TranscriptKeys(host, self.show_key_context)
 
@@ -232,7 +227,7 @@ class ChatScreen(Screen[None]):
         except UserError as error:
             self.host.tell(f"Not sent; your message stays in the input box. {error}", "warning")
             return
-        if self.context_check.check(text, message):
+        if self._message_edit.fits(text, message, self.send):
             self.send(text, message)
         else:
             self.host.expect_events()
@@ -278,14 +273,10 @@ class ChatScreen(Screen[None]):
             keys = Content.assemble(("tab", "bold"), (" shows the pasted text, ", "$quiet"), ("backspace", "bold"))
             status.hint(Content.assemble(keys, (" removes it", "$quiet")))
             return
-        commands = matching(event.text_area.text)
-        if len(commands) != 1:
+        row = command_of(event.text_area.text[1:].partition(" ")[0])
+        if row is None or not is_command(event.text_area.text):
             status.hint(None)
-            if self.context_check.note is not None:
-                status.flash(self.context_check.note)
-                self.context_check.note = None
             return
-        row = commands[0]
         usage = Content.assemble((f"/{row.command} ", "bold $primary"), (row.arguments, "$foreground"))
         status.hint(Content.assemble(usage, "  " if row.arguments else " ", (row.what, "$quiet")))
 

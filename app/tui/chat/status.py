@@ -18,7 +18,7 @@ from ...settings.keymap import spell
 from ...text.amounts import pace_of, progress_of, rate
 from ...text.charts import eighths
 from ...theming.colouring import Colouring, legend_line
-from ..keys.bar import LEGEND_FROM
+from ..keys import LEGEND_FROM
 from ..race.state import STAGES
 
 BAR_CELLS = 16

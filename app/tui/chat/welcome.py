@@ -18,8 +18,8 @@ from textual.widgets.option_list import Option
 from ...chat.entries import ChatEntry, Notice, Severity
 from ...settings.keymap import MENU, shown_keys
 from ...theming.colouring import INKS
-from ..composer.starters import TITLE_WIDTH, TOUR, Starter, starters_for
-from ..keys.context import KeyContext, bindings_of, hints
+from ..composer.starters import OPENINGS, STARTERS, TITLE_WIDTH, TOUR, Starter
+from ..keys import KeyContext, bindings_of, hints
 
 STYLES: dict[Severity, str] = {"information": "italic $quiet", "warning": "$warning", "error": "$error"}
 """Severity of a notice → its style."""
@@ -84,7 +84,7 @@ class Welcome(VerticalScroll, can_focus=False):
     @property
     def rows(self) -> tuple[Starter, ...]:
         """The tour, and the starters for the model."""
-        return (TOUR, *starters_for(self._base, builtin=self._tiny))
+        return (TOUR, *(OPENINGS if self._base else STARTERS))
 
     def _options(self) -> Iterator[Option]:
         for i, starter in enumerate(self.rows):

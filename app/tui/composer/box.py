@@ -15,7 +15,7 @@ from ...attach.attachments import paste_chip
 from ...history.typed import Typed, step_back
 from ...settings.keymap import INPUT
 from ...text.cells import FOLDED, enterable
-from ..keys.context import bindings_of
+from ..keys import bindings_of
 from .text_box import TextBox
 
 ASK = "Ask something, or / for commands"
@@ -73,18 +73,6 @@ class PromptInput(TextBox):
         edit.to_location = self._outside(end, 1)
         return super().edit(edit)
 
-    def get_cursor_left_location(self) -> Location:
-        return self._outside(super().get_cursor_left_location(), -1)
-
-    def get_cursor_right_location(self) -> Location:
-        return self._outside(super().get_cursor_right_location(), 1)
-
-    def get_cursor_word_left_location(self) -> Location:
-        return self._outside(super().get_cursor_word_left_location(), -1)
-
-    def get_cursor_word_right_location(self) -> Location:
-        return self._outside(super().get_cursor_word_right_location(), 1)
-
     def _outside(self, location: Location, step: int) -> Location:
         """Move a location inside a placeholder to its start (−1) or end (1)."""
         row, column = location
@@ -118,12 +106,6 @@ class PromptInput(TextBox):
         """Collect a message with its pasted texts."""
         return Typed(text, {chip: whole for chip, whole in self.pastes.items() if chip in text})
 
-    def go_on(self, typed: Typed) -> None:
-        """Continue a draft; the one in the box becomes an earlier message."""
-        if self.text.strip() and self.text not in self.sent:
-            self.sent.append(self.text)
-        self.put(self._import(typed))
-
     def _import(self, typed: Typed) -> str:
         """Rename the placeholders of another chat's message where they are taken here."""
         text = typed.text
@@ -132,16 +114,16 @@ class PromptInput(TextBox):
         return text
 
     def bring(self, text: str) -> None:
-        """Put a text into the box. An earlier message is shown in its place of the history, with the draft after it; before
-        another text the draft becomes an earlier message."""
-        if self._at is None:
-            self._draft = self.text
-        at = len(self.sent) - 1 - self.sent[::-1].index(text) if text in self.sent else None
-        if at is None and self._draft.strip() and self._draft != text:
-            self.sent.append(self._draft)
-        self._prefix = ""
+        """Put a text into the box; the draft becomes an earlier message."""
+        if self.sent[-1:] == [text]:  # a command that was refused
+            self.sent.pop()
+        if self.draft.text.strip() and self.draft.text not in (text, *self.sent):
+            self.sent.append(self.draft.text)
         self.put(text)
-        self._at = at
+
+    def go_on(self, typed: Typed) -> None:
+        """Continue a draft of another chat."""
+        self.bring(self._import(typed))
 
     def rewrite(self, text: str) -> None:
         """Replace the draft; ctrl+z restores it."""

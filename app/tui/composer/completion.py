@@ -71,24 +71,20 @@ class Completion(Widget):
     def render(self) -> Content:
         visible = self.offers[self.first : self.first + self.rows]
         cells = max(12, self.content_size.width - 2 - TAIL)
-        described = any(offer.what for offer in visible)
-        widest = max((width(one_line(offer.name)) for offer in visible), default=0)
-        column = min(widest, cells // 2 if described else cells)
+        column = min(max(width(one_line(offer.name)) for offer in visible), cells // 2) if visible else 0
         rows = []
         for index, offer in enumerate(visible, self.first):
             chosen = index == self.at
-            name = fit(one_line(offer.name), column)
-            what = fit(one_line(offer.what), cells - column - 2) if described else ""
-            end = f"{index + 1}/{len(self.offers)}" if len(self.offers) > len(visible) else "tab"
-            fill = " " * max(2, cells - column - 2 - width(what) + TAIL - len(end)) if described else "   "
-            rows.append(
-                Content.assemble(
-                    ("› " if chosen else "  ", "$accent"),
-                    (name, "bold $primary" if chosen else "$foreground"),
-                    (" " * (column - width(name) + 2) + what if described else "", "$quiet"),
-                    (fill + end if chosen else "", "$quiet"),
-                )
+            name = fit(one_line(offer.name), column if offer.what else cells)
+            what = fit(one_line(offer.what), cells - column - 2)
+            left = Content.assemble(
+                ("› " if chosen else "  ", "$accent"),
+                (name, "bold $primary" if chosen else "$foreground"),
+                (" " * (column - width(name) + 2) + what if what else "", "$quiet"),
             )
+            end = f"{index + 1}/{len(self.offers)}" if len(self.offers) > len(visible) else "tab"
+            room = cells + 2 + TAIL - left.cell_length if what else 3 + len(end)
+            rows.append(Content.assemble(left, (end.rjust(room) if chosen else "", "$quiet")))
         return Content("\n").join(rows)
 
     def on_click(self, event: events.Click) -> None:

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 
 from ...text.cells import width
 from ..closing import ClosingScreen, Result
-from ..keys.context import Hint, KeyContext, hints, shown
+from ..keys import Hint, KeyContext, hints, shown
 
 CORNERS = 6
 """Cells of an edge besides its text: at each end a corner, a line and a blank."""
@@ -32,7 +32,7 @@ class FramedScreen(ClosingScreen[Result], ModalScreen[Result]):
     """A screen of one frame; a click outside closes it with None.
 
     A subclass fills `frame` and lists its keys: those that matter (`hints`), those that close and the one for help
-    (`ways_out`), and obvious ones for the help alone (`moves`).
+    (`ways_out`).
     """
 
     DEFAULT_CSS = """
@@ -89,13 +89,9 @@ class FramedScreen(ClosingScreen[Result], ModalScreen[Result]):
         """List the keys that close, and the one for help."""
         return hints(("menu_leave", ""), ("menu_help", ""))
 
-    def moves(self) -> Iterable[Hint]:
-        """List the keys for the help alone."""
-        return ()
-
     @property
     def key_context(self) -> KeyContext:
-        return KeyContext(self._heading, (*self.hints(), *self.ways_out(), *self.moves()), self)
+        return KeyContext(self._heading, (*self.hints(), *self.ways_out()), self)
 
     @on(Frame.Resized)
     def show_keys(self) -> None:
@@ -117,10 +113,6 @@ class FramedScreen(ClosingScreen[Result], ModalScreen[Result]):
     def action_leave(self) -> None:
         self.dismiss(None)
 
-    def close(self) -> None:
-        """Close with None, for a click outside."""
-        self.dismiss(None)
-
     def on_click(self, event: events.Click) -> None:
         if event.widget is self:
-            self.close()
+            self.action_leave()

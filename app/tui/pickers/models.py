@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.content import Content
 
+from ....errors import UserError
 from ...models.rows import NO_DRAFT, ModelRow, drawn, spaced
 from ...models.view import EVERYTHING, REPOSITORY, ModelsScope, ModelsView, lines
 from ...settings.keymap import MODELS
 from ...text.cells import one_line
-from ..keys.context import Hint, bindings_of, hints
+from ..keys import Hint, bindings_of, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -48,13 +49,12 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._states = self._download_states()
         self._last_key: object = None  # under the cursor when the list was last shown
         self._placed = False  # whether the user has moved the cursor since
-        self._offered = ""  # under the cursor on the Hub
 
     def on_mount(self) -> None:
         self.set_interval(POLL_SECONDS, self._poll)
         self.action_again()
-        if REPOSITORY.fullmatch(self.query_text):
-            self._ask_hub(self.query_text)
+        if REPOSITORY.fullmatch(self.box.value):
+            self._ask_hub(self.box.value)
         self._show()
 
     def on_unmount(self) -> None:
@@ -95,13 +95,13 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         listed.empty = "" if waiting else "No model here has that in its name. Type owner/name to ask the Hub."
         self._placed |= key is not None or listed.key != self._last_key
         if key is None:
-            key = listed.key if self._placed or view.look != EVERYTHING else view.fetched(self._offered) or view.loaded()
+            key = listed.key if self._placed or view.look != EVERYTHING else view.loaded()
         count = f" · {len(self.looking.by_key)}{' …' if self.looking.scanning else ''}" if self.looking.by_key else ""
         self.frame.border_title = Content("Draft models" if view.look.target else f"Models{count}")
         listed.show(spaced(view.rows(self.box.value.strip()), listed.size.height), key, listed.cursor)
         self._last_key = listed.key
 
-    def item_hints(self) -> Iterator[Hint]:
+    def hints(self) -> Iterator[Hint]:
         row, view = self.listed.item, self._view
         model = view.found(row)
         if verb := view.verb(row):
@@ -134,18 +134,11 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         if self._view.look == EVERYTHING:
             super().action_leave()
             return
-        before, offer = self._view.look, self._view.offer(self.listed.item)
+        target = self._view.look.target
         self._view.look = EVERYTHING
         self.looking.leave_hub()
         self.say("")
-        if before.target is not None:
-            self._show(before.target.key)
-            return
-        # The scan may find a fetched model later; the cursor moves to it then.
-        self._offered = offer.spec if offer is not None else ""
-        self._placed = False
-        self._last_key = self.listed.key
-        self._show()
+        self._show(target.key if target is not None else None)
 
     def action_drafts(self) -> None:
         model = self._view.found(self.listed.item)
@@ -155,25 +148,27 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             self.say(one_line(model.problem), wrong=True)
             return
         self._view.look = ModelsScope(target=model)
-        self.clear_query()
+        self.box.value = ""
         self.say("")
         if not self.looking.scanning:
             self.looking.judge(model)
         self._show(NO_DRAFT)
 
     def action_cancel(self) -> None:
-        """Cancel the download under the cursor, at the second press if some of it is there."""
-        download = self._view.download(self.listed.item)
-        if download is None:
-            return
-        what = f"cancel {one_line(download.spec)}"
-        if download.done and not self.confirm(f"Press {self.key('models_cancel')} again to {what}."):
-            return
-        self._downloads.cancel(download)
-        self.say(f"Cancelled the download of {one_line(download.spec)}.")
-        self._show()
+        """Cancel the download under the cursor."""
+        if (download := self._view.download(self.listed.item)) is not None:
+            self._downloads.cancel(download)
+            self.say(f"Cancelled the download of {one_line(download.spec)}.")
+            self._show()
 
     def choose(self, item: ModelRow) -> None:
+        try:
+            self._choose(item)
+        except UserError as error:
+            self.say(one_line(str(error)), wrong=True)
+
+    def _choose(self, item: ModelRow) -> None:
+        target = self._view.look.target
         if (download := self._view.download(item)) is not None:
             if not download.active:
                 self._downloads.begin(download)
@@ -183,11 +178,12 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             case ("look", name):
                 self._ask_hub(str(name))
             case ("server", spec) if not item.faint:
-                self._close_after(lambda: self._load_model(str(spec)))
+                self._load_model(str(spec))
+                self.dismiss(None)
             case ("offer", _) if (offer := self._view.offer(item)) is not None:
                 self._choose_offer(offer)
-            case str() if self._view.look.target is not None:
-                self._load(self._view.look.target, None)
+            case str() if target is not None:
+                self._load(target, None)
             case key if (model := self.looking.by_key.get(key)) is not None:
                 self._choose_model(model)
 
@@ -195,35 +191,28 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         target = self._view.look.target
         if target is None:
             if model.problem:
-                self.say(one_line(model.problem), wrong=True)
-            else:
-                self._load(model, None)
+                raise UserError(model.problem)
+            self._load(model, None)
             return
         pairing = self.looking.pairings(target).get(model.key)
-        if pairing is None:
-            self.say("Still checking it. One moment.")
-        elif not pairing.able:
-            self.say(one_line(pairing.reason), wrong=True)
-        else:
-            self._load(target, model)
+        if pairing is None or not pairing.able:
+            raise UserError(pairing.reason if pairing is not None else "Still checking it. One moment.")
+        self._load(target, model)
 
     def _choose_offer(self, offer: Offer) -> None:
-        if not self._view.here(offer):
-            self._downloads.start(offer)
-            self.say(f"{one_line(offer.spec)} keeps downloading after you close this list.")
-            self._show(("download", offer.spec))
+        if self._view.here(offer):
+            repository = self.looking.repository
+            self._load_model(offer.spec, revision=repository.commit if repository is not None else None)
+            self.dismiss(None)
             return
-        repository = self.looking.repository
-        commit = repository.commit if repository is not None else None
-        self._close_after(lambda: self._load_model(offer.spec, revision=commit))
+        self._downloads.start(offer)
+        self.say(f"{one_line(offer.spec)} keeps downloading after you close this list.")
+        self._show(("download", offer.spec))
 
     def _load(self, target: FoundModel, draft: FoundModel | None) -> None:
         spot = target.spot
         head = draft is not None and draft.card.head is not None
         backend = spot.backend if spot.place == "Built-in" and not head else "auto"
         name = draft.spot.spec if draft is not None else None
-        self._close_after(lambda: self._load_model(spot.spec, backend=backend, revision=spot.revision, draft=name))
-
-    def _close_after(self, load: Callable[[], None]) -> None:
-        if self.attempt(load):
-            self.dismiss(None)
+        self._load_model(spot.spec, backend=backend, revision=spot.revision, draft=name)
+        self.dismiss(None)

@@ -31,8 +31,7 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
     Args:
         key_of: returns an item's key; None for a heading, which the cursor skips.
         draw: draws an item's rows, given the cells of a row.
-        rows: of an item.
-        gap: blank rows between two items.
+        rows: of an item, with the blank ones below it.
     """
 
     DEFAULT_CSS = """
@@ -54,13 +53,12 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
         """The cursor is on another item, or there are other items."""
 
     def __init__(
-        self, key_of: Callable[[Item], object], draw: Callable[[Item, int], Sequence[StyledLine]], rows: int = 1, gap: int = 0
+        self, key_of: Callable[[Item], object], draw: Callable[[Item, int], Sequence[StyledLine]], rows: int = 1
     ) -> None:
         super().__init__()
         self._key_of = key_of
         self._draw = draw
         self._rows = rows
-        self._pitch = rows + gap
         self.items: Sequence[Item] = ()
         self.empty = ""
         """Sentence for a list without items."""
@@ -77,12 +75,12 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
     @property
     def row(self) -> Offset:
         """Start of the item under the cursor, on the terminal."""
-        return self.content_region.offset + Offset(0, self.cursor * self._pitch - self.scroll_offset.y)
+        return self.content_region.offset + Offset(0, self.cursor * self._rows - self.scroll_offset.y)
 
     @property
     def page(self) -> int:
         """Items of a page: one less than are visible."""
-        return max(1, self.size.height // self._pitch - 1)
+        return max(1, self.size.height // self._rows - 1)
 
     def show(self, items: Sequence[Item], key: object = None, at: int = 0) -> None:
         """Show these items.
@@ -110,27 +108,26 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
 
     def watch_cursor(self, before: int, after: int) -> None:
         self._reveal()
-        self._paint(before)
-        self._paint(after)
+        for index in (before, after):
+            self.refresh(Region(0, index * self._rows - self.scroll_offset.y, self.size.width, self._rows))
         self.post_message(self.Moved())
 
     def on_resize(self) -> None:
-        gap = self._pitch - self._rows
-        self.virtual_size = Size(self.size.width, max(1, len(self.items) * self._pitch - gap))
+        self.virtual_size = Size(self.size.width, max(1, len(self.items) * self._rows))
         self._reveal()
 
     def on_click(self, event: events.Click) -> None:
-        index = (event.y + self.scroll_offset.y) // self._pitch
+        index = (event.y + self.scroll_offset.y) // self._rows
         if self._may_stand(index):
             self.post_message(self.Clicked(index))
 
     def render_line(self, y: int) -> Strip:
-        index, row = divmod(y + self.scroll_offset.y, self._pitch)
+        index, row = divmod(y + self.scroll_offset.y, self._rows)
         cells, style = self.size.width, self.visual_style
         parts: StyledLine = ()
-        if index < len(self.items) and row < self._rows:
+        if index < len(self.items):
             parts = self._draw(self.items[index], cells - 4)[row]
-            if index == self.cursor and self._may_stand(index):
+            if index == self.cursor and self._may_stand(index) and parts:
                 style += style_of(self, "on $block-cursor-background")
         elif not self.items and y == 0 and self.empty:
             parts = ((fit(self.empty, cells - 4), "$quiet"),)
@@ -140,15 +137,12 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
     def _may_stand(self, index: int) -> bool:
         return 0 <= index < len(self.items) and self._key_of(self.items[index]) is not None
 
-    def _paint(self, index: int) -> None:
-        self.refresh(Region(0, index * self._pitch - self.scroll_offset.y, self.size.width, self._rows))
-
     def _reveal(self) -> None:
         """Scroll to the cursor and the headings above it."""
         first = self.cursor
         while 0 < first <= len(self.items) and not self._may_stand(first - 1):
             first -= 1
-        top, end = first * self._pitch, self.cursor * self._pitch + self._rows
+        top, end = first * self._rows, self.cursor * self._rows + self._rows
         y, height = self.scroll_offset.y, max(self._rows, self.size.height)
         if top < y or end > y + height:
             self.scroll_to(y=top if top < y else end - height, animate=False, immediate=True, force=True)

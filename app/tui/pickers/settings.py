@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -15,17 +14,17 @@ from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, ends, line
 from ..host import Host
-from ..keys.context import Hint, bindings_of, hints
+from ..keys import Hint, bindings_of, hints
 from .menu import Menu, MenuItem
 from .pick_list import PickList
 from .search_screen import SearchScreen
 from .text import TextScreen
 
-NAME_CELLS, KEY_CELLS = 25, 28
-"""Cells of the columns of names, and of keys in the file."""
+NAME_CELLS = 27
+"""Cells of the column of names."""
 
-WIDE_FROM, KEYS_FROM = 64, 90
-"""Fewest cells of a row with full names and the sources of values, and of one with the column of keys too."""
+WIDE_FROM = 64
+"""Fewest cells of a row with full names and the sources of values."""
 
 
 class SettingsScreen(SearchScreen[None, SettingRow]):
@@ -33,7 +32,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
 
     DEFAULT_CSS = """
     SettingsScreen {
-        & > Frame { width: 120; max-height: 46; }
+        & > Frame { width: 100; max-height: 46; }
         & #detail { height: 5; }
         & #note { color: $success; }
     }
@@ -56,7 +55,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             self.say(problems[0], wrong=True)
 
     def settings_changed(self, key: object = None) -> None:
-        rows = setting_rows(self._live.layers, self._entries, self.query_text, self._chosen())
+        rows = setting_rows(self._live.layers, self._entries, self.box.value, self._chosen())
         self.listed.show(rows, self.listed.key if key is None else key)
         self.tell()
 
@@ -69,9 +68,8 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         drafts = ", ".join(filter(None, (*dialogue.draft_models.values(), dialogue.head)))
         return {**values, "think": default_word(info), "method": dialogue.method, "draft_model": drafts}
 
-    def item_hints(self) -> tuple[Hint, ...]:
-        undo = [("settings_undo", "")] if self._live.undo else []
-        return hints(("list_choose", "change"), ("settings_default", ""), *undo)
+    def hints(self) -> tuple[Hint, ...]:
+        return hints(("list_choose", "change"), ("settings_default", ""))
 
     def about(self, item: SettingRow | None) -> list[tuple[str, str]]:
         return detail(item) if item is not None else []
@@ -83,58 +81,35 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         self.settings_changed()
 
     def action_move(self, by: int) -> None:
-        if not self.asking:
-            self.say("")
+        self.say("")
         super().action_move(by)
 
     def action_default(self) -> None:
-        if (row := self.item_under_cursor) is None:
-            return
-        if row.key_or_heading not in self._live.layers.read.values:
-            self.say(f"The settings file does not set {row.key_or_heading}.", wrong=True)
-            return
-        self._keep({row.key_or_heading: None})
-
-    def action_undo(self) -> None:
-        undo = self._live.undo
-        if not undo or self.asking:
-            return
-        changes = undo.pop()
-        self._live.keep(changes)
-        self.settings_changed(next(iter(changes)))
-        self.say("Undid the last change.")
+        if (row := self.listed.item) is not None:
+            self._keep(row.key_or_heading, None)
 
     # Changing
 
     def choose(self, item: SettingRow) -> None:
-        option, name = item.option, item.key_or_heading.removeprefix("methods.")
+        option, key = item.option, item.key_or_heading
         assert option is not None, "a heading cannot be chosen"
-        if item.key_or_heading == "system":
-            about = "The system prompt for new chats. The model reads it before everything else."
-            screen = TextScreen("System prompt", str(item.value or ""), about, self._live.keymap)
-            self._host.ask(screen, lambda text: self._keep({item.key_or_heading: text.rstrip() or None}))
-        elif option.words:
+        if option.words:
             default = typed_form(option.default)
             items = [MenuItem(word, word, "default" if word == default else "") for word in option.words]
-            menu = Menu(name, items, typed_form(item.value), self._live.keymap)
-            self._host.ask(menu, lambda word: self._keep({item.key_or_heading: word}))
-        else:
-            optional = option.default is None or option.several
+            menu = Menu(key.removeprefix("methods."), items, typed_form(item.value), self._live.keymap)
+            self._host.ask(menu, lambda word: self._keep(key, word))
+            return
 
-            def take_text(text: str) -> None:
-                value = None if optional and not text.strip() else text
-                if self.attempt(lambda: self._live.keep({item.key_or_heading: value}, undoable=True)):
-                    self.end_asking()
-                    self._report(item.key_or_heading)
+        def keep(text: str) -> None:
+            emptied = not text.strip() and (option.default is None or option.several)
+            self._keep(key, None if emptied else text.rstrip())
 
-            self.ask_in_box(fit(one_line(name), 40), typed_form(item.value), "keep", take_text, "nothing")
+        text = str(item.value or "") if key == "system" else typed_form(item.value)
+        self._host.ask(TextScreen(key, text, option.help, self._live.keymap, keep, one_line=key != "system"))
 
-    def _keep(self, changes: Mapping[str, object]) -> None:
-        if self.attempt(lambda: self._live.keep(changes, undoable=True)):
-            self._report(next(iter(changes)))
-
-    def _report(self, key: str) -> None:
-        """Say where a change was saved, when it applies, and what overrides it."""
+    def _keep(self, key: str, value: object) -> None:
+        """Change a setting; say where that was saved, when it applies, and what overrides it."""
+        self._live.keep({key: value})
         self._host.changed()
         self.settings_changed(key)
         option = self._entries[key]
@@ -152,9 +127,8 @@ def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
     wide = cells >= WIDE_FROM
     room = NAME_CELLS if wide else max(14, cells * 45 // 100)
     name = fit(row.name, room - 2)
-    key = fit(row.key_or_heading.removeprefix("methods."), KEY_CELLS - 2).ljust(KEY_CELLS) if cells >= KEYS_FROM else ""
     mark = row.mark if wide else ""
-    value = fit(row.text, max(4, cells - room - len(key) - (width(mark) + 2 if mark else 0)))
+    value = fit(row.text, max(4, cells - room - (width(mark) + 2 if mark else 0)))
     style = "bold $foreground" if row.mark else "$quiet"
-    left = line((name, "$foreground"), " " * (room - width(name)), (key, "$faint"), (value, style))
+    left = line((name, "$foreground"), " " * (room - width(name)), (value, style))
     return (ends(left, line((mark, "$accent")), cells),)

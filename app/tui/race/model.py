@@ -9,7 +9,7 @@ from time import monotonic
 from ...race.choices import ModelChoice
 from ...text.cells import fit, has_words, one_line, width
 from ...text.lines import StyledLine, line
-from ..keys.context import Hint, hints
+from ..keys import Hint, hints
 from ..pickers.pick_list import PickList
 from ..pickers.search_screen import SearchScreen
 
@@ -86,7 +86,7 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
         self.on_resize()
         self.listed.show(matches, self.listed.key)
 
-    def item_hints(self) -> tuple[Hint, ...]:
+    def hints(self) -> tuple[Hint, ...]:
         return hints(("list_choose", ""))
 
     def about(self, item: ModelChoice | None) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.widget import Widget
 
-from ....engine.options import BUILTIN, find_server
+from ....engine.options import find_server
 from ....errors import NotPossible, UserError
 from ...chat.methods import PLAIN
 from ...race.entry import RaceEntry, split_model
@@ -16,12 +16,11 @@ from ...race.kept import KeptRace
 from ...race.race import FEWEST, MOST, Race
 from ...race.subject import describe_last_message, race_prompt, suggest_methods, warning
 from ...settings import actions
-from ..actions.dispatch import runs
+from ..actions.dispatch import is_command, pairs, runs
 from ..actions.export import Exports
 from ..actions.models import Models
 from ..actions.switch import method_items, method_settings
-from ..actions.table import is_command, pairs
-from ..composer.starters import starters_for
+from ..composer.starters import OPENINGS, STARTERS
 from ..host import Host
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ class Races:
             subject, source = race_prompt(dialogue, None), describe_last_message(dialogue)
         if subject is None:
             source = "An example. Type your own prompt, then press F5."
-            subject = race_prompt(dialogue, starters_for(dialogue.completes, builtin=dialogue.model == BUILTIN)[0].prompt)
+            subject = race_prompt(dialogue, (OPENINGS if dialogue.completes else STARTERS)[0].prompt)
         assert subject is not None, "a prompt makes one"
         return *subject, source
 

@@ -23,8 +23,7 @@ from ...text.cells import fit, one_line
 from ...theming.colouring import Colouring, effective, legend_line
 from ..closing import ClosingScreen
 from ..host import Host
-from ..keys.bar import KeyBar
-from ..keys.context import KeyContext, bindings_of, hints
+from ..keys import KeyBar, KeyContext, bindings_of, hints
 from .pane import RacePane
 from .photo_finish import PhotoFinish, too_close
 from .state import live_state, standings

@@ -18,9 +18,8 @@ from ...race.choices import ModelChoice
 from ...race.race import FEWEST, MOST
 from ...settings.keymap import HELP, MOVES, SETUP
 from ...text.cells import fit, one_line
-from ..keys.context import Hint, bindings_of, hints, pick_bindings
+from ..keys import Hint, bindings_of, hints, pick_bindings
 from ..pickers.framed import FramedScreen
-from ..pickers.menu import MOVES as MOVING
 from ..pickers.menu import PICKS as MENU_PICKS
 from ..pickers.menu import MenuItem, picks
 from .pane import BADGE
@@ -96,9 +95,6 @@ class RaceSetup(FramedScreen[list[LanePick]]):
 
     def ways_out(self) -> tuple[Hint, ...]:
         return hints(("setup_leave", ""), ("menu_help", ""))
-
-    def moves(self) -> tuple[Hint, ...]:
-        return MOVING
 
     def compose(self) -> ComposeResult:
         with self.frame:

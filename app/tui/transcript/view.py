@@ -25,7 +25,7 @@ from ...render.blocks import EntryBlock, make_block
 from ...render.thoughts import Thoughts
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Colouring, effective
-from ..keys.context import bindings_of
+from ..keys import bindings_of
 from .cursor import Move, RunCursor
 from .find import TextFinder
 from .mark import MessageMark

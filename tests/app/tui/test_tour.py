@@ -13,10 +13,10 @@ import pytest
 
 from specchat.app.race.race import Race
 from specchat.app.settings.locations import first_start
+from specchat.app.tui import tour as script
 from specchat.app.tui.race.races import Races
 from specchat.app.tui.race.screen import RaceScreen
-from specchat.app.tui.tour import tour as script
-from specchat.app.tui.tour.caption import Caption
+from specchat.app.tui.tour import Caption
 from specchat.engine.messages import (
     Cancel,
     Command,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.widgets import OptionList
 
-from specchat.app.chat.methods import Method, known_methods
+from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import RaceEntry
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import SAMPLING
 from specchat.app.settings.keymap import ALL, GROUPS, display, spell
-from specchat.app.tui.actions import complete
-from specchat.app.tui.actions.complete import KnownNames, completions, parse_command, quoted
+from specchat.app.tui.actions.complete import parse_command, quoted
+from specchat.app.tui.actions.dispatch import COMMANDS, PAGE, page, parse
 from specchat.app.tui.actions.settings import current_values
-from specchat.app.tui.actions.table import COMMANDS, PAGE, page, parse
 from specchat.app.tui.chat.header import ChatHeader
 from specchat.app.tui.composer.completion import Completion
 from specchat.app.tui.race.screen import RaceScreen
@@ -32,80 +32,43 @@ from ....fakes.pilots import Make, ask, chatting, command, loaded, settle, shown
 
 SIZE = (90, 26)
 
-KNOWN = KnownNames(
-    methods={
-        "greedy": Method("greedy"),
-        "lookup": Method(
-            "lookup",
-            params=(
-                {"name": "variant", "default": "ours", "doc": "Which.", "choices": ["ours", "reference"]},
-                {"name": "nodes", "default": 16, "doc": "How many.", "choices": []},
-            ),
-        ),
-        "recompute": Method("recompute"),
-    },
-    unavailable={"recompute": "no cache"},
-    names={
-        "themes": {"dark": "Night.", "light": "Day.", "safe-dark": "For colour-blind eyes."},
-        "models": {"builtin": "", "owner/name": ""},
-        "presets": {"poet": "In verse."},
-        "settings": {"temperature": "0.0", "seed": "", "accept": "exact"},
-    },
-    files={"": ["docs/", "docs/old chat.json", "a.json", "b.md", "c.py"]},
-)
+OFFERED = {
+    "/": [f"/{command.command}" for command in COMMANDS],
+    "/the": ["/theme"],
+    "/method ": ["greedy", "lookup", "soft"],  # what this model cannot run is left out
+    "/method lo": ["lookup"],
+    "/method lookup ": ["max_ngram="],
+    "/method lookup max_ngram=8 ": [],
+    "/theme dark-2": ["dark-256"],
+    "/theme dark ": [],
+    "/race greedy ": ["lookup", "soft"],
+    "/race greedy : prompt ": [],
+    "/race greedy@builtin-e": ["greedy@builtin-eagle"],
+    "/set temper": ["temperature="],
+    "/panel eth": ["method"],
+    "/export ": ["html", "json", "md"],
+    "/open my": ["old/my chat.json"],
+    "/open 'old/m": ["old/my chat.json"],
+    "/schema ": ["any.json", "chat.json", "grammar", "json", "off", "old/", "old/my chat.json", "regex"],
+    "/model builtin-e": ["builtin-eagle"],
+    "/compare lookup m": ["max_ngram="],
+    "/preset save ": ["poet"],
+    "/preset none ": [],
+    "a message": [],
+    "/etc/passwd": [],
+}
+"""Beginning of a message → all names that may follow, sorted."""
 
 
-def offered(before: str) -> list[str]:
-    typed = parse_command(before)
-    return [] if typed is None else [offer.name for offer in completions(typed, KNOWN)]
-
-
-@pytest.mark.parametrize(
-    ("before", "names"),
-    [
-        ("/the", ["/theme"]),
-        ("/method ", ["greedy", "lookup"]),  # what this model cannot run is left out
-        ("/method lo", ["lookup"]),
-        ("/method lookup ", ["variant=", "nodes="]),
-        ("/method lookup nodes=8 ", ["variant="]),
-        ("/method lookup variant=", ["variant=ours", "variant=reference"]),
-        ("/method lookup variant=r", ["variant=reference"]),
-        ("/theme d", ["dark", "safe-dark"]),  # what begins so comes first
-        ("/theme dark ", []),
-        ("/race greedy ", ["lookup"]),
-        ("/race greedy : prompt ", []),
-        ("/set te", ["temperature="]),
-        ("/set temperature=0.5 ", ["seed=", "accept="]),
-        ("/set accept=r", ["accept=rejection"]),
-        ("/panel mthd", ["method"]),
-        ("/export ", ["html", "md", "json"]),
-        ("/export md ", ["b.md", "docs/"]),
-        ("/open ", ["a.json", "docs/", "docs/old chat.json"]),
-        ("/open 'docs/o", ["docs/old chat.json"]),
-        ("/model own", ["owner/name"]),
-        ("/redo ne", ["new"]),
-        ("/compare lookup nodes=8 v", ["variant="]),
-        ("/preset save ", ["poet"]),
-        ("/preset none ", []),
-        ("a message", []),
-        ("/etc/passwd", []),
-    ],
-)
-def test_what_may_follow(before: str, names: list[str]) -> None:
-    names_offered = offered(before)
-    assert sorted(names_offered) == sorted(names)
-    if names_offered and names[0].startswith(before.split()[-1]):
-        assert names_offered[0] == names[0]
-
-
-def test_a_lone_slash_offers_every_command() -> None:
-    assert offered("/") == [f"/{command.command}" for command in COMMANDS]
-
-
-def test_every_command_whose_arguments_are_known_offers_them() -> None:
-    free = {"pass", "pace", "edit", "rename", "branch", "system", "settings", "find"}  # a number, a title, a text
-    takes = {row.command for row in COMMANDS if row.arguments}
-    assert {row.command for row in COMMANDS if row.words or row.id in {**complete.KINDS, **complete.COMPLETERS}} == takes - free
+async def test_what_may_follow(make_chat: Make, engine: Any, folder: Path) -> None:
+    (folder / "any.json").write_text("{}")
+    async with chatting(make_chat(**{"presets.poet.max_tokens": 9}), size=SIZE) as (app, pilot):
+        await loaded(pilot, engine, recompute="No cache.")
+        for before, names in OFFERED.items():
+            app.box.put(before)
+            await settle(app, pilot)
+            await workers_done(pilot)
+            assert sorted(app.chat_screen.query_one(Completion).names) == sorted(names), before
 
 
 @given(st.text(max_size=30))
@@ -114,10 +77,8 @@ def test_every_command_whose_arguments_are_known_offers_them() -> None:
 @example("a  'b c")
 def test_any_line_can_be_looked_at(rest: str) -> None:
     for name in (row.command for row in COMMANDS):
-        typed = parse_command(f"/{name} {rest}")
-        if typed is not None:
+        if (typed := parse_command(f"/{name} {rest}")) is not None:
             assert 0 < typed.start <= len(name) + 2 + len(rest)
-            completions(typed, KNOWN)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=12))
@@ -141,7 +102,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("chat.json", "old/my chat.json", "notes.txt"):
         (folder / name).write_text("{}")
     monkeypatch.chdir(folder)
-    (folder / "tiny.gguf").write_bytes(b"GGUF")
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
     return folder
 
@@ -175,15 +135,6 @@ async def test_enter_runs_what_is_typed_unless_the_arrows_chose(make_chat: Make,
         assert not app.chat_screen.query_one(Completion).display, "up goes on to the message before"
 
 
-async def test_files_are_completed_with_quotes_where_they_need_them(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await type_text(pilot, "/open my")
-        await settle(app, pilot)
-        assert app.chat_screen.query_one(Completion).names == ["old/my chat.json"]
-        await pilot.press("tab")
-        assert app.chat_screen.input.text == "/open 'old/my chat.json'"
-
-
 async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await type_text(pilot, "/")
@@ -209,7 +160,7 @@ def test_set_completes_what_it_takes(make_chat: Make) -> None:
 
 
 def test_the_page_is_what_the_tables_make_it() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python -m specchat.app.tui.actions.table"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python -m specchat.app.tui.actions.dispatch"
 
 
 def test_ids_are_unique_and_every_group_is_told() -> None:
@@ -266,7 +217,7 @@ async def test_a_schema_is_asked_with_shown_and_taken_back(make_chat: Callable[.
         assert answer.totals.own_tokens_per_step == 1
         assert as_markdown(answer) == '~~~~~~json\n{\n  "name": "Anna"\n}\n~~~~~~'
         app.actions.command("/schema")
-        assert app.recent[-1].message == "Answers match Person: name. /schema off ends it."
+        assert app.recent[-1].message == "Answers match Person. /schema off ends it."
         app.actions.command("/schema off")
         header.update()
         assert "Person" not in header.render().plain
@@ -290,7 +241,7 @@ async def served(pilot: Any, engine: Any, method: str) -> None:
     """The chat's model is on a server that decodes with this."""
     await pilot.pause()
     dialogue = pilot.app.dialogue
-    dialogue.model = HERE
+    dialogue.selection = replace(dialogue.selection, model=HERE)
     dialogue.methods = known_methods()
     reasons = dict.fromkeys(known_methods(), "a:1 decodes, and it decides how.")
     engine.events.append(Loaded(1, ModelInfo("m", "server", "vLLM at a:1", server=ServerInfo("vLLM", method)), reasons))
@@ -332,12 +283,11 @@ POINTLESS = {
     "/export chat.md": "nothing to export",
     "/think": "does not think",
     "/think hard": "does not think",
-    "/copy thought": "no thought",
+    "/copy": "no answer to copy yet",
     "/retry": "no message to answer yet",
     "/undo": "nothing to undo",
     "/edit": "no message to edit yet",
-    "/edit 2": "no message to edit yet",
-    "/branch B": "This chat is not being saved.",
+    "/rename B": "This chat is not being saved",
 }
 """Commands in an empty chat, of which nothing could be corrected, and a part of what each gets."""
 
@@ -349,7 +299,7 @@ CORRECTABLE = {
     "/set temperature=-1": "temperature must be at least 0",
     "/set temprature=1": "did you mean temperature?",
     "/set heat=1": "heat",
-    "/temperature 0.6": "temperature is a setting: /set temperature=0.6 changes it.",
+    "/edit 2": "/edit takes no arguments.",
     "/xyzzy": "There is no command /xyzzy: type / to see them all.",
     "/theme ligt": "did you mean light?",
     "/colours lengths": "did you mean length",
@@ -360,19 +310,15 @@ CORRECTABLE = {
     "/race max_ngram=3 lookup": "must follow a method",
     "/race greedy lookup soft greedy lookup": "2 to 4 panes",
     "/race lookup max_ngram=x": "max_ngram",
-    "/edit 2": "no number 2",
-    "/edit x": "takes the number of one of your messages",
     "/compare lokup": "lookup",
     "/compare recompute": "No cache",
     "/compare lookup max_ngram": "key=value",
-    "/retry lookup": "/compare lookup answers with another method",
-    "/regenerate twice": "twice",
     "/export chat.exe": "ends in .exe",
     "/export nowhere/chat.html": "there is no such folder",
     "/export html two names": "quotes",
-    "/open": "/open takes a chat or a race",
+    "/open": "/open takes one chat or race",
     "/open nothing.json": "There is no file",
-    "/copy everything": "/copy takes code",
+    "/copy everything": "/copy code copies a block",
     "/model a b": "/model takes one name",
 }
 """Commands after one answer, which stay in the box to be corrected."""
@@ -385,7 +331,7 @@ async def test_refused_commands(make_chat: Make, engine: Any, make_steps: Make) 
             assert (line, await command(pilot, line)) == (line, "")
             assert reason in app.recent[-1].message, line
         await pilot.press("up")
-        assert app.box.text == "/branch B", "it can be gone back to"
+        assert app.box.text == "/rename B", "it can be gone back to"
         await ask(pilot, engine, "First", make_steps("One."))
         for line, reason in CORRECTABLE.items():
             assert await command(pilot, line) == line

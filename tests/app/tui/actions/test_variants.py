@@ -40,7 +40,7 @@ async def test_an_edited_message_begins_a_variant(make_chat: Make, engine: Any, 
         await say(app, pilot, engine, make_steps, "First", "One.")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         await say(app, pilot, engine, make_steps, "Third", "Three.")
-        await command(pilot, "/edit 2")
+        await pilot.press("alt+up", "alt+up", "alt+up", "alt+w")
         assert app.chat_screen.input.text == "Second"
         assert composer(app) == "editing message 2 of 3"
         await pilot.press(*" more", "enter")
@@ -70,7 +70,7 @@ async def test_the_draft_outlives_an_edit_that_is_sent_or_left(make_chat: Make, 
         await pilot.press(*"!", "escape")
         assert box.text == "half a th"
         assert composer(app) == ""
-        await pilot.press("alt+w")
+        await pilot.press("alt+w", "up")
         assert box.text == "First!"  # what was written anew is not lost either
         await pilot.press("enter")
         assert box.text == "half a th"
@@ -137,39 +137,28 @@ async def test_where_two_answers_part_is_said(make_chat: Make, engine: Any, make
         assert "≡ as far as it goes" in shown(app)
 
 
-async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, engine: Any, make_steps: Make) -> None:
+async def test_a_retry_asks_with_the_method_of_the_answer_and_a_new_seed(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One.")
-        with pytest.raises(UserError, match="At temperature 0 the seed changes nothing"):
-            app.actions.command("/regenerate new")
         await pilot.press("alt+r")
         assert (engine.asked.method, engine.asked.sampling["seed"]) == ("lookup", 0)
         await answer(app, pilot, engine, make_steps, "One.")
-        app.actions.command("/set temperature=0.8 seed=7")
-        app.actions.command("/retry")
-        assert engine.asked.sampling["temperature"] == 0.8, "from the next answer on"
-        await answer(app, pilot, engine, make_steps, "One.")
-        await say(app, pilot, engine, make_steps, "Second", "Two.")
-        app.actions.command("/set temperature=0.1 seed=9 max_tokens=5")
+        app.actions.command("/set temperature=0.8 seed=7 max_tokens=5")
         app.dialogue.switch("greedy")
         app.dialogue.past = "past answers"  # this one is among them
-        app.actions.command("/retry same")
+        app.actions.command("/retry")
         request = engine.asked
         assert (request.past, request.fresh) == ("", True)
         assert (request.method, request.max_tokens) == ("lookup", None)
-        assert (request.sampling["temperature"], request.sampling["seed"]) == (0.8, 7)
-        await answer(app, pilot, engine, make_steps, "Two.")
-        assert "≡ identical" in shown(app)
-        assert app.dialogue.method == "greedy"
-        app.actions.command("/regenerate seed=12")
-        assert (engine.asked.sampling["seed"], engine.asked.sampling["temperature"]) == (12, 0.8)
-        await answer(app, pilot, engine, make_steps, "Else.")
-        assert "seed 12" in shown(app)
-        app.actions.command("/regenerate")
-        assert (engine.asked.method, engine.asked.sampling["temperature"]) == ("lookup", 0.1)
-        assert engine.asked.sampling["seed"] not in (0, 7, 9, 12), "a new one"
+        assert request.sampling["temperature"] == 0.8
+        assert request.sampling["seed"] not in (0, 7), "a new one"
         with pytest.raises(UserError, match="being written"):
-            app.actions.command("/retry same")
+            app.actions.command("/retry")
+        await answer(app, pilot, engine, make_steps, "Two.")
+        assert app.dialogue.method == "greedy"
+        assert f"seed {request.sampling['seed']}" in shown(app)
 
 
 async def test_the_last_exchange_is_taken_back_and_brought_back(make_chat: Make, engine: Any, make_steps: Make) -> None:

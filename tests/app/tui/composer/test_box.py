@@ -16,14 +16,11 @@ from hypothesis import strategies as st
 from textual.events import Key, Paste
 
 from specchat.app.attach.names import format_mention, names_below, names_in, offers, open_mention, query_folder
-from specchat.app.chat.entries import Answer, ChatEntry, Prompt
-from specchat.app.chat.transcript import Transcript, cuts, messages_from
 from specchat.app.history.typed import Typed
 from specchat.app.terminal.editor import editor_command
 from specchat.app.text.cells import FOLDED, enterable
 from specchat.app.tui.composer.completion import Completion
 from specchat.app.tui.driver import TerminalParser
-from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded, Loading
 from specchat.engine.options import ModelSelection
@@ -144,7 +141,7 @@ async def test_keys_that_come_with_one_that_moves_the_focus_go_where_it_went(mak
             app.post_message(Key(key, character))
         await pilot.pause()
         assert app.box.text == ""
-        assert type(app.screen).__name__ == "MethodMenu"
+        assert type(app.screen).__name__ == "Menu"
 
 
 async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
@@ -397,82 +394,39 @@ async def said(pilot: Any, engine: Any, *prompts: str) -> None:
         await ask(pilot, engine, prompt, steps())
 
 
-async def ask_long(app: Any, pilot: Any, engine: Any, *tokens: int) -> Count:
-    """Send a long message; the engine counts these tokens."""
-    await command(pilot, LONG_MESSAGE)
-    request = engine.sent[-1]
-    assert isinstance(request, Count)
-    engine.events.append(Counted(request.id, list(tokens), 4096))
-    await settle(app, pilot)
-    return request
-
-
-async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
+@pytest.mark.parametrize("tokens", [1240, 9000])
+async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_chat: Make, engine: Any, tokens: int) -> None:
+    async with chatting(make_chat(), size=(90, 26), notifications=True) as (app, pilot):
         await said(pilot, engine, "One")
-        await ask_long(app, pilot, engine, 1240, 1001)
-        assert isinstance(engine.sent[-1], Generate)
-        assert [message["content"] for message in engine.asked.messages][::2] == ["One", LONG_MESSAGE]
-        assert app.chat_screen.input.text == ""
-        assert "1,240 of 4,096 tokens" in app.chat_screen.query_one("#status").render_line(0).text
-
-
-async def test_the_oldest_exchanges_can_be_left_out(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
-        await said(pilot, engine, "One", "Two", "Three")
-        request = await ask_long(app, pilot, engine, 4200, 4100, 2500, 1001)
-        assert [chat[0]["content"] for chat in request.chats] == ["One", "Two", "Three", LONG_MESSAGE]
-        assert isinstance(app.screen, Menu)
-        assert app.chat_screen.input.text == LONG_MESSAGE
-        trim, fresh, keep = app.screen._items
-        assert trim.detail == "The model no longer sees the 2 oldest exchanges, “One” to “Two”: 2,500 tokens."
-        assert (fresh.reason, keep.reason) == ("", "")
-        await pilot.press("1")
-        assert [message["content"] for message in engine.asked.messages][::2] == ["Three", LONG_MESSAGE]
-        assert "no longer sees the 2 oldest exchanges" in app.dialogue.transcript.entries[6].text
-        assert app.chat_screen.input.text == ""
-
-
-@pytest.mark.parametrize("key", ["escape", "3"])
-async def test_nothing_need_be_sent(make_chat: Make, engine: Any, key: str) -> None:
-    async with chatting(make_chat(), size=(60, 20)) as (app, pilot):
-        await said(pilot, engine, "One")
-        await ask_long(app, pilot, engine, 9000, 8000)
-        assert isinstance(app.screen, Menu)
-        await pilot.press("1", "2")  # neither would help: the message alone is too long
-        assert isinstance(app.screen, Menu)
-        await pilot.press(key)
-        assert isinstance(engine.sent[-1], Count)
-        assert app.chat_screen.input.text == LONG_MESSAGE
-
-
-def test_where_a_chat_can_be_cut() -> None:
-    entries: list[ChatEntry] = [entry for n in range(40) for entry in (Prompt(f"{n}"), Answer("greedy", "identical"))]
-    places = cuts(Transcript(entries, start=2))
-    assert places[0] == 2
-    assert places[-1] == len(entries)
-    assert len(places) <= 15
-    assert all(isinstance(entries[place], Prompt) for place in places[:-1])
-    assert messages_from(Transcript(entries, "Be brief."), 80, "Hi") == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hi"},
-    ]
+        await command(pilot, LONG_MESSAGE)
+        request = engine.sent[-1]
+        assert isinstance(request, Count)
+        assert [message["content"] for message in request.messages][::2] == ["One", LONG_MESSAGE]
+        engine.events.append(Counted(request.id, tokens, 4096))
+        await settle(app, pilot)
+        assert isinstance(engine.sent[-1], Generate) == (tokens == 1240)
+        assert app.box.text == ("" if tokens == 1240 else LONG_MESSAGE)
+        if tokens == 9000:
+            assert "9,000 tokens, and the context holds 4,096" in app.recent[-1].message
+            await pilot.press("ctrl+l")
+            assert app.box.text == LONG_MESSAGE, "the new chat can begin with it"
 
 
 def test_the_engine_counts(tmp_path: Path) -> None:
     with EngineClient() as client:
-        client.send(Count(77, [[{"role": "user", "content": "one"}]]))
+        client.send(Count(77, [{"role": "user", "content": "one"}]))
         client.load(ModelSelection(recorded_model(tmp_path, {"one two three": "four"})))
         events: list[Any] = []
         while not any(isinstance(event, Loaded) for event in events):
             if (event := client.wait(120)) is not None:
                 events.append(event)
-        assert Counted(77, [], 0) in events
-        chats = [[{"role": "user", "content": text}] for text in ("one", "one two three")]
-        client.send(Count(78, chats))
-        counted = client.wait(120)
-        while not isinstance(counted, Counted):
+        assert Counted(77, 0, 0) in events
+        sizes = []
+        for id, text in ((78, "one"), (79, "one two three")):
+            client.send(Count(id, [{"role": "user", "content": text}]))
             counted = client.wait(120)
-        short, long = counted.tokens
-        assert (counted.id, counted.context > 0) == (78, True)
-        assert 0 < short < long
+            while not isinstance(counted, Counted):
+                counted = client.wait(120)
+            assert (counted.id, counted.context > 0) == (id, True)
+            sizes.append(counted.tokens)
+        assert 0 < sizes[0] < sizes[1]

@@ -13,14 +13,11 @@ from specchat.app.models.memory import FreeMemory
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.keymap import ALL, CHAT, INPUT, LEADER
 from specchat.app.tui.actions.help import HelpScreen
-from specchat.app.tui.keys.bar import KeyBar
-from specchat.app.tui.keys.leader import LeaderScreen
+from specchat.app.tui.keys import KeyBar, LeaderScreen
 from specchat.app.tui.pickers.chats import ChatsScreen
 from specchat.app.tui.pickers.framed import FramedScreen
 from specchat.app.tui.pickers.menu import Menu, picks
-from specchat.app.tui.pickers.method_menu import MethodMenu
 from specchat.app.tui.pickers.models import ModelsScreen
-from specchat.app.tui.pickers.prompts import PromptSearch
 from specchat.app.tui.pickers.search_screen import SearchScreen
 from specchat.app.tui.pickers.settings import SettingsScreen
 from specchat.app.tui.pickers.text import TextScreen
@@ -177,20 +174,18 @@ async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, m
             items = app.screen.listed.items
             ids = [item.id for item in items[1 : next(i for i, item in enumerate(items) if not item.title)]]
             assert (items[0].title, ids[: len(first)]) == (title, first)
-            assert 6 <= len(ids) <= 13
+            assert 3 <= len(ids) <= 13
             await pilot.press("f1")
 
 
 Pilot = Any
 
 WAYS: dict[type[FramedScreen[Any]], list[str]] = {
-    MethodMenu: ["f2"],
-    Menu: ["f3"],
+    Menu: ["f2"],
     RaceSetup: ["h", "f5"],
     RaceModel: ["h", "f5", "m"],
     ModelsScreen: ["alt+m"],
     ChatsScreen: ["alt+h"],
-    PromptSearch: ["ctrl+f"],
     SettingsScreen: ["alt+o"],
     TextScreen: ["alt+i"],
     HelpScreen: ["f1"],
@@ -250,9 +245,7 @@ async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_sc
         }  # the box has these
         for hint in key_context.hints:
             assert hint.keys or set(hint.ids) <= bound, hint
-        # Rows of several keys, arrows say, count as that many.
-        assert 8 <= sum(len(hint.ids) or 1 for hint in key_context.hints) <= 14
-        assert len(key_context.hints) <= 13
+        assert 3 <= len(key_context.hints) <= 8
         await pilot.press("f1" if kind is TextScreen else "question_mark")
         help_screen = app.screen
         assert isinstance(help_screen, HelpScreen)
@@ -261,7 +254,7 @@ async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_sc
         assert items[0].title == key_context.name
         assert len(rows) == len(key_context.hints) - 1  # that for help itself
         keys = {row.keys.split("  ")[0] for row in rows} | {"?", "F1"}
-        assert len(edge) >= 3
+        assert len(edge) >= 2
         for part in edge:
             assert any(part.startswith(f"{key} ") for key in keys), part
         await pilot.press("escape")
@@ -276,10 +269,9 @@ async def test_a_question_is_asked_with_its_sign(make_chat: Make, open_screen: A
         assert screen.box.value == "a?"
         assert "F1 help" in str(screen.frame.border_subtitle)
         await pilot.press("escape", *"max_tokens", "enter")
-        assert screen.asking
-        screen.box.value = ""
-        await pilot.press("question_mark")  # it is an answer
-        assert screen.box.value == "?"
+        assert isinstance(app.screen, TextScreen)
+        await pilot.press("ctrl+u", "question_mark")  # it is an answer
+        assert app.screen.text == "?"
 
 
 def test_keys_of_items() -> None:

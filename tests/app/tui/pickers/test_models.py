@@ -124,7 +124,7 @@ def test_downloads(picture: Make, engine: Any, home: Path) -> None:
         pilot.app.models.downloads.all.update({download.spec: download for download in (held, broken)})
         await browse(pilot, engine)
         await goto(pilot, "sea/Buoy")
-        await pilot.press("down", "ctrl+x")
+        await pilot.press("down")
 
     assert picture(before)
 

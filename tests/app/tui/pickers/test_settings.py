@@ -70,7 +70,6 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         assert [row.key_or_heading for row in screen.listed.items if row.option] == ["sampling.temperature"]
         assert "default 0.0 · applies from the next answer" in detail_of(screen)
         await pilot.press("enter")
-        assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
         await pilot.press("backspace", "backspace", "backspace", *"0.7", "enter")
         await workers_done(pilot)
         assert app.dialogue.options.sampling.temperature == 0.7
@@ -79,7 +78,7 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         assert screen.box.value == "temperature"
         assert "from " in detail_of(screen)
         assert "settings.toml" in detail_of(screen)
-        await pilot.press("ctrl+z")
+        await pilot.press("ctrl+d")
         await workers_done(pilot)
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\n"
         assert app.dialogue.options.sampling.temperature == 0.0
@@ -127,7 +126,6 @@ async def test_what_counts_is_shown_where_nothing_is_set(start: Start) -> None:
         assert rows["max_tokens"].text == "until the context is full"
         (parts,) = drawn(rows["max_tokens"], 110)
         assert "".join(text for text, _ in parts).split("  ")[0] == "Token limit"
-        assert " max_tokens " in "".join(text for text, _ in parts)
         assert "default auto" in " ".join(text for text, _ in detail(rows["device"]))
 
 
@@ -301,16 +299,10 @@ async def test_recommended_sampling(make_chat: Callable[..., Any], engine: Any) 
         engine.begin()
         engine.finish()
         await settle(app, pilot)
-        for temperature in (0.0, 0.6):  # one key, to and fro
-            await pilot.press("alt+t")
-            assert app.dialogue.options.sampling.temperature == temperature
         app.actions.command("/set temperature=0.9")
         await pilot.resize_terminal(70, 30)
         assert "temperature 0.9" in str(app.chat_screen.query_one("ChatHeader").render()), "before what never changes"
         assert app.dialogue.race_sampling.temperature == 0.9
-        for temperature in (0.0, 0.9):
-            await pilot.press("alt+t")
-            assert app.dialogue.options.sampling.temperature == temperature
         app.live.unset("sampling.temperature")
         app.dialogue.load_model("other")
         engine.events.append(Loaded(9, replace(INFO, name="other"), {}))

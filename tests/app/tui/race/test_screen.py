@@ -18,7 +18,7 @@ from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.keys.bar import KeyBar
+from specchat.app.tui.keys import KeyBar
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.model import RaceModel

@@ -207,7 +207,7 @@ async def test_find_selects_each_match(make_chat: Make, engine: Any, make_steps:
         assert matches == ["needle", "Needle", "NEEDLE", "needle"]  # and from the end again
         assert "Match 3 of 3 for “needle”." in toasts(app)
         assert "And a needle" in shown(app)
-        await pilot.press("alt+slash")
+        await pilot.press("ctrl+f")
         assert selected(app) == "Needle"
         await command(pilot, "/find needle again 👍🏽")
         assert selected(app).split() == ["needle", "again", "👍🏽"]  # over the end of a line
@@ -219,7 +219,7 @@ async def test_find_selects_each_match(make_chat: Make, engine: Any, make_steps:
 
 async def test_alone_it_asks_what_to_find(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), engine) as (app, pilot):
-        await pilot.press("alt+slash")
+        await pilot.press("ctrl+f")
         assert app.box.text == "/find "
 
 

@@ -1,1 +1,0 @@
-"""Bindings, the bar of keys that matter now, and the leader key."""
