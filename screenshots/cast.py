@@ -61,7 +61,7 @@ async def race(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
     entries = [app.races.entry(name) for name in ("greedy", "lookup", "draft")]
     subject = race_prompt(app.dialogue, COPY)
     assert subject is not None
-    race = Race(app.dialogue, *subject, entries, app.races.closed_ids)
+    race = Race(app.dialogue, *subject, entries, app.races.ids)
     race.pace = PACE
     screen = app.races.begin(race)
     passes = 1

@@ -9,12 +9,11 @@ import pytest
 
 from specchat import plain_file
 from specchat.app.cli.bench.items import read_items
+from specchat.app.saved.chat_json import read_chat
 from specchat.app.settings import file as settings_file
 from specchat.app.theming import themes
 from specchat.backends import UserError, load_model
 from specchat.backends.transcripts import scan_transcripts
-
-from .fakes.saved import read_chat
 
 
 def test_an_ordinary_file_is_read(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def chat(
     *,
     options: Annotated[Values, SettingOptions(*CHAT_OPTIONS)],
     preset: Preset = None,
-    open_file: Annotated[Path | None, option("--open", "Open a chat or a race saved as JSON.", "FILE")] = None,
+    open_file: Annotated[Path | None, option("--open", "Open a chat saved as JSON.", "FILE")] = None,
     last: Annotated[bool, flag("--continue", "Continue the last chat.")] = False,
     resume: Annotated[
         str | None,

@@ -16,7 +16,6 @@ from ..terminal import piped
 
 if TYPE_CHECKING:
     from ..history.chats import OpenedChat
-    from ..race.record import RaceRecord
 
 
 def open_chat(
@@ -34,7 +33,7 @@ def open_chat(
     Args:
         settings: with the command line's options in them.
         notice: a sentence to show at the start.
-        file: a saved chat to continue, or a race to show.
+        file: a saved chat to continue.
         last: continue the last chat of the history.
         resume: title or number of a chat to continue; empty begins with the list of chats.
         command_line: settings on the command line, by dotted key; they override those of a chat that is continued.
@@ -72,15 +71,10 @@ def open_chat(
         from ..tui.app import run_chat
 
         saved = opened.transcript if opened is not None else None
-        race: RaceRecord | None = None
         if file is not None:
-            from ..saved.chat_json import SavedChat
-            from ..saved.race_json import read_saved
+            from ..saved.chat_json import read_chat
 
-            if isinstance(read := read_saved(user_path(file)), SavedChat):
-                saved = read.transcript
-            else:
-                race = read
+            saved = read_chat(user_path(file)).transcript
         offer: Literal["offer", ""] = "offer" if first_start() and not text else ""
         return run_chat(
             settings,
@@ -88,7 +82,6 @@ def open_chat(
             notice=notice,
             transcript=saved,
             browse=query,
-            race=race,
             piped=text,
             tour="begin" if tour else offer,
         )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...errors import counted
 from ..chat.compare import SIGNS, Mark
-from ..race.clock import SHORT, Unit, bars
+from ..race.lane import SHORT, Unit, bars
 from ..race.record import RaceLane, RaceRecord
 from ..text.amounts import clock_of, rate, times
 from ..theming.colouring import bar_name
@@ -141,7 +141,7 @@ class Finish(NamedTuple):
         figures = self.lane.answer.figures
         passes = figures.steps if self.slowed else 0
         return [
-            counted(passes, "pass", "passes") if passes else clock_of(self.lane.seconds),
+            counted(passes, "pass", "passes") if passes else clock_of(self.lane.clock.seconds),
             f"{rate(self.speed)} {SHORT[self.unit]}/s" if self.speed else "–",
             f"{figures.tokens_per_step:.2f} tokens a pass" if figures.tokens_per_step else "–",
             times(self.speedup) if self.speedup else "–",
@@ -184,7 +184,7 @@ def lane_names(record: RaceRecord) -> list[str]:
 
 def remarks(record: RaceRecord) -> list[str]:
     """Return the sentences that explain the figures."""
-    amounts = {lane.track.amount(record.unit) for lane in record.lanes if lane.answer.through} - {0}
+    amounts = {lane.clock.amount(record.unit) for lane in record.lanes if lane.answer.through} - {0}
     sentences = []
     if record.unit == "characters":
         sentences.append("The methods' tokens differ, so their texts are compared in characters.")
@@ -213,10 +213,10 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
     for finish in finishes:
         lane = finish.lane
         mark_style = MARK_STYLES.get(lane.mark, "quiet")
-        yield f'<section class="pane" data-end="{lane.seconds * 1000:.0f}"><h2>{text(finish.name)} '
+        yield f'<section class="pane" data-end="{lane.clock.seconds * 1000:.0f}"><h2>{text(finish.name)} '
         yield f'<small><span class="{mark_style}">{text(finish.mark)}</span> {text(finish.difference)}</small></h2>\n'
         yield '<div class="answer">'
-        yield from spans(lane.answer, look, lane.clock())
+        yield from spans(lane.answer, look, lane.clock.times())
         yield f"</div>\n{figures(lane.answer, speeds=False)}</section>\n"
     yield f"</div>\n{legend(look)}</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
 

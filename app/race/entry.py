@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...engine.options import BACKENDS, ModelInfo
 from ..text.cells import one_line
@@ -14,17 +13,12 @@ RUNTIMES = tuple(name for name in BACKENDS if name != "auto")
 """Runtimes, each of which may stand for a model: the chat's on that runtime."""
 
 
-def model_key(model: str, backend: str) -> str:
-    """Return the key of a lane's model: its name, with the runtime if one is named; empty for the chat's model as it is."""
-    return f"{model} on {backend}" if backend else model
-
-
 @dataclass(frozen=True)
 class RaceEntry:
     """A method that takes part in a race, with its settings and its model."""
 
     method: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
     """Name of the model as the user wrote it; empty for the chat's."""
     backend: str = ""
@@ -38,7 +32,7 @@ class RaceEntry:
     @property
     def key(self) -> str:
         """Key of its model, which is empty for the chat's as it is loaded."""
-        return model_key(self.model, self.backend)
+        return f"{self.model} on {self.backend}" if self.backend else self.model
 
 
 def split_model(word: str, model: str, info: ModelInfo) -> tuple[str, str, str]:
@@ -49,9 +43,8 @@ def split_model(word: str, model: str, info: ModelInfo) -> tuple[str, str, str]:
         model: the chat's model as the user named it.
     """
     method, _, target = word.partition("@")
-    backend = ""
-    if target in RUNTIMES:
-        backend = target
+    backend = target if target in RUNTIMES else ""
+    if backend:
         target = model
     if target == model and backend in ("", info.backend):
         return method, "", ""

@@ -3,15 +3,121 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Literal, NamedTuple
 
 from ...engine.messages import Event, Failed, Finished, Started
 from ..chat.entries import NO_ID, TEXT_END, Answer
-from .clock import LaneTrack, Unit
+from ..chat.methods import get_method
 from .entry import RaceEntry
 
+Unit = Literal["tokens", "characters"]
+"""Unit of a lane's progress: characters if the lanes' tokens differ."""
+
+SHORT: dict[Unit, str] = {"tokens": "tokens", "characters": "chars"}
+"""Unit → its short name."""
+
 FULL = "The context is full: race on a shorter prompt, or load the model with a larger context."
+
+
+class RunEnd(NamedTuple):
+    """Text of an answer at the end of a run, and its seconds of decoding."""
+
+    tokens: int
+    characters: int
+    seconds: float
+
+
+class LaneClock:
+    """An answer's progress over its own clock, from which speeds and places are computed.
+
+    The clock runs while the lane decodes, from the moment its prompt was read: reading takes every method the same, and
+    disturbance of it by other programs would decide a short race.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self._ends: list[RunEnd] = []
+
+    @property
+    def ends(self) -> list[RunEnd]:
+        """End of each run so far."""
+        for run in self.answer.runs[len(self._ends) :]:
+            tokens, characters, seconds = self._ends[-1] if self._ends else (0, 0, 0.0)
+            self._ends.append(RunEnd(tokens + run.tokens, characters + len(run.text), seconds + run.seconds))
+        return self._ends
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of decoding without other lanes' turns."""
+        return self.answer.figures.decode_seconds
+
+    def amount(self, unit: Unit) -> int:
+        """Return the length of the text so far."""
+        return getattr(self.ends[-1], unit) if self.ends else 0
+
+    def speed(self, unit: Unit) -> float:
+        """Return the amount written per second."""
+        return self.amount(unit) / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def stretch(self) -> float:
+        """Ratio of the clock to the sum of the steps: the engine's work between steps is in no step."""
+        total = self.ends[-1].seconds if self.ends else 0.0
+        return self.seconds / total if total > 0 else 1.0
+
+    def times(self) -> list[float]:
+        """Return the clock at the end of each run [runs]."""
+        stretch = self.stretch
+        return [end.seconds * stretch for end in self.ends]
+
+    def time(self, amount: int, unit: Unit) -> float:
+        """Return the clock at the end of the run that reached this amount; 0 if none did."""
+        index = bisect_left(self.ends, amount, key=attrgetter(unit))
+        return self.ends[index].seconds * self.stretch if amount > 0 and index < len(self.ends) else 0.0
+
+
+def bars(*figures: Sequence[float]) -> list[float]:
+    """Return the length of each lane's bar, 1 for the longest, by the first of these figures that any lane has."""
+    lengths = next(filter(any, figures), figures[-1])
+    top = max(lengths, default=0.0)
+    return [length / top if top else 0.0 for length in lengths]
+
+
+def idle(answer: Answer) -> str:
+    """Note that a method drafted nothing in a whole answer, and why; empty for answers with drafts, of servers, and of methods
+    that never draft. It decoded plainly under another name: its speed differs from plain decoding's by chance."""
+    figures, method = answer.figures, get_method(answer.method)
+    drafted = figures.drafted or figures.tokens > figures.steps
+    if not answer.through or figures.certainty or drafted or method.plain or method.undrafted:
+        return ""
+    return f"drafted nothing ({figures.why_declined})" if figures.why_declined else "drafted nothing"
+
+
+def finish_line(clocks: Iterable[LaneClock], unit: Unit) -> int:
+    """Return the length at which places are given: that of the shortest answer that is through; 0 while there is none. A
+    shorter text is done sooner, which is no speed."""
+    return min((amount for clock in clocks if clock.answer.through and (amount := clock.amount(unit))), default=0)
+
+
+def speedup(first: LaneClock, other: LaneClock, unit: Unit, line: int) -> float:
+    """Divide the first lane's time for the length that both have by another lane's. 0 if there is nothing to compare, and for a
+    lane that drafted nothing.
+
+    Args:
+        first: the reference.
+        line: the finish line, which counts for lanes that are through; 0 while some still write.
+    """
+    if idle(other.answer):
+        return 0.0
+    length = min(first.amount(unit), other.amount(unit))
+    if line and first.answer.through and other.answer.through:
+        length = min(length, line)
+    seconds = other.time(length, unit)
+    return first.time(length, unit) / seconds if seconds else 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +127,7 @@ class Racer:
     lane: str
     """Name of the lane in the engine."""
     entry: RaceEntry
-    answer: Answer
+    clock: LaneClock
     id: int = 0
     """Id of its answer."""
     error: str = ""
@@ -33,16 +139,14 @@ class Racer:
     gap: float | None = None
     judging: int = 0
     """Id of the open MeasureGap; 0 if there is none."""
-    track: LaneTrack = field(default_factory=LaneTrack)
+
+    @property
+    def answer(self) -> Answer:
+        return self.clock.answer
 
     @property
     def tokens(self) -> array[int]:
         return self.answer.log.tokens
-
-    @property
-    def started(self) -> bool:
-        """Whether the engine has taken its prompt."""
-        return self.answer.figures.prompt_tokens > 0
 
     @property
     def done(self) -> bool:
@@ -54,22 +158,8 @@ class Racer:
         """Whether it reached the end of its answer."""
         return self.answer.through
 
-    @property
-    def seconds(self) -> float:
-        """The lane's clock: seconds of decoding without other lanes' turns."""
-        return self.answer.figures.decode_seconds
-
-    def time(self, amount: int, unit: Unit) -> float:
-        """Return the lane's clock when it had written this amount; 0 if it never had."""
-        return self.track.time(amount, unit, self.answer.figures)
-
-    def speed(self, unit: Unit) -> float:
-        """Return the amount written per second of the lane's clock."""
-        return self.track.amount(unit) / self.seconds if self.seconds > 0 else 0.0
-
     def take(self, event: Event) -> None:
         self.answer.take(event)
-        self.track.follow(self.answer.runs)
         match event:
             case Started() if event.certainty:  # a server decides how it decodes
                 self.entry = replace(self.entry, method=event.method, settings={})
@@ -86,11 +176,16 @@ class Racer:
         """
         if self.position is not None or first is self:
             return False
-        if not self.has_token_ids or not first.has_token_ids:
-            return self._compare_texts(first)
-        if self._matches(self.tokens, first.tokens, first):
+        if NO_ID in self.tokens[:1] or NO_ID in first.tokens[:1]:
+            if self._matches(self.answer.all_text, first.answer.all_text, first):
+                return False
+            ends = self.clock.ends
+            run = bisect_left(ends, self.compared + 1, key=attrgetter("characters"))
+            self.position = ends[run - 1].tokens if run else 0
+        elif self._matches(self.tokens, first.tokens, first):
             return False
-        self.position = self.compared
+        else:
+            self.position = self.compared
         return True
 
     def _matches(self, sequence: Sequence[object], reference: Sequence[object], first: Racer) -> bool:
@@ -108,21 +203,6 @@ class Racer:
     @property
     def served(self) -> bool:
         return bool(self.answer.figures.certainty)
-
-    @property
-    def has_token_ids(self) -> bool:
-        return NO_ID not in self.tokens[:1]
-
-    def _compare_texts(self, first: Racer) -> bool:
-        if self._matches(self.answer.all_text, first.answer.all_text, first):
-            return False
-        written = self.position = 0
-        for run in self.answer.runs:
-            written += len(run.text)
-            if written > self.compared:
-                break
-            self.position += run.tokens
-        return True
 
     @property
     def label_is_exact(self) -> bool:

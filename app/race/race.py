@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
@@ -33,10 +33,9 @@ from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
 from ..chat.methods import PLAIN
-from .clock import Unit, finish_line, idle, speedup
 from .entry import RaceEntry
-from .guests import RaceGuest, RaceModels
-from .lane import Racer
+from .lane import LaneClock, Racer, Unit, finish_line, idle, speedup
+from .models import SecondaryModel, SecondaryModels
 from .record import RaceLane, RaceRecord
 
 FEWEST, MOST = 2, 4
@@ -79,7 +78,7 @@ class Race:
         prompt: the prompt, as shown.
         messages: the messages for the model, the prompt last.
         entries: the methods; the first one is the reference.
-        old_ids: ids of earlier races, whose late events are dropped.
+        ids: ids of all commands of races; those of earlier ones may have late events, which are dropped.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Race:
         prompt: str,
         messages: list[dict[str, str]],
         entries: Sequence[RaceEntry],
-        old_ids: Collection[int] = (),
+        ids: set[int] | None = None,
     ) -> None:
         assert FEWEST <= len(entries) <= MOST, "a race has two to four lanes"
         self.dialogue = dialogue
@@ -104,23 +103,17 @@ class Race:
         """Whether passes were slowed down for viewing: unequally, so that no speeds are shown."""
         self.loading: Loading | None = None
         """Progress of the engine's loading the model again after its end."""
-        self.models = RaceModels(dialogue)
+        self._ids = set() if ids is None else ids
+        self.models = SecondaryModels(dialogue, self._ids)
         self._rounds: list[list[Racer]] = []
         """Lanes of each round that is over."""
         self._repeats: list[Racer] = []
         """Lanes of the current round if it is not the first. Their texts, the same again, are not shown."""
         self.tied: set[str] = set()
         """Lanes that may be as fast as the one ranked before them."""
-        self._ids: set[int] = set(old_ids)
-        """Ids of all answers and MeasureGaps, whose late events nothing else must see."""
-
-    @property
-    def ids(self) -> set[int]:
-        """Ids of all commands of the race."""
-        return self._ids | self.models.ids
 
     def _racer(self, entry: RaceEntry, lane: str) -> Racer:
-        return Racer(lane, entry, Answer(entry.method, self.dialogue.effective_label(entry.method)))
+        return Racer(lane, entry, LaneClock(Answer(entry.method, self.dialogue.effective_label(entry.method))))
 
     # User actions
 
@@ -213,16 +206,16 @@ class Race:
         if self.served:
             self._measure()
             return
-        whole = all(racer.through and racer.time(self.finish_line, self.unit) for racer in lanes)
+        whole = all(racer.through and racer.clock.time(self.finish_line, self.unit) for racer in lanes)
         if whole:
             self._rounds.append(list(lanes))
         if not self._rounds:
             return
-        seconds = sum(racer.seconds for racers in self._rounds for racer in racers)
+        seconds = sum(racer.clock.seconds for racers in self._rounds for racer in racers)
         rounds = len(self._rounds)
         last = not whole or rounds >= MOST_ROUNDS or seconds * (1 + 1 / rounds) > MOST_SECONDS
         line, unit = self.finish_line, self.unit
-        clocks = [[racers[lane].time(line, unit) for racers in self._rounds] for lane in range(len(self.racers))]
+        clocks = [[racers[lane].clock.time(line, unit) for racers in self._rounds] for lane in range(len(self.racers))]
         medians = list(map(median_low, clocks))
         order = sorted((n for n, racer in enumerate(lanes) if not idle(racer.answer)), key=medians.__getitem__)
         # The same method on the same model does the same work: its clocks differ by chance.
@@ -240,9 +233,7 @@ class Race:
                 self._run(racer)
             return
         for lane, racer in enumerate(self.racers):
-            median = self._rounds[clocks[lane].index(medians[lane])][lane]
-            racer.answer = median.answer
-            racer.track = median.track
+            racer.clock = self._rounds[clocks[lane].index(medians[lane])][lane].clock
         self._measure()
 
     def _measure(self) -> None:
@@ -286,10 +277,10 @@ class Race:
     def expected(self) -> int:
         """Length of a full bar: that of the longest answer that is through, else the limit, else the next power of two."""
         unit = self.unit
-        lengths = [racer.track.amount(unit) for racer in self.racers if racer.through]
+        lengths = [racer.clock.amount(unit) for racer in self.racers if racer.through]
         if lengths:
             return max(1, *lengths)
-        ahead = max((racer.track.amount(unit) for racer in self.racers), default=0)
+        ahead = max((racer.clock.amount(unit) for racer in self.racers), default=0)
         limit = self.max_tokens if unit == "tokens" else None
         return limit or max(64, 1 << ahead.bit_length())
 
@@ -316,64 +307,40 @@ class Race:
     @property
     def finish_line(self) -> int:
         """Length at which places are given: that of the shortest answer that is through; 0 while there is none."""
-        return finish_line(self.racers, self.unit)
+        return finish_line((racer.clock for racer in self.racers), self.unit)
 
     def speedup(self, racer: Racer) -> float:
-        """Return a lane's speedup over the first one (see `clock.speedup`); 0 if there is none yet, or the race was slowed."""
-        return 0.0 if self.slowed else speedup(self.racers[0], racer, self.unit, 0 if self.running else self.finish_line)
+        """Return a lane's speedup over the first one (see `lane.speedup`); 0 if there is none yet, or the race was slowed."""
+        if self.slowed:
+            return 0.0
+        return speedup(self.racers[0].clock, racer.clock, self.unit, 0 if self.running else self.finish_line)
 
-    def prompt_seconds(self, racer: Racer) -> float:
-        """Return the prefill time: the shortest among the lanes of a model, which do the same work, as other programs disturbed
-        it least."""
-        seconds = racer.answer.figures.prefill_seconds
-        if racer.served or not seconds:
-            return seconds
-        times = [other.answer.figures.prefill_seconds for other in self.racers if other.entry.key == racer.entry.key]
-        return min(filter(None, times))
-
-    def _at_line(self, racer: Racer) -> float:
-        """Return a lane's clock at the finish line, in slow motion its passes, which are the same at any pace; 0 if it never
-        got there."""
-        return racer.answer.figures.steps if self.slowed else racer.time(self.finish_line, self.unit)
-
-    def _arrival(self, racer: Racer) -> float | None:
-        """Return a lane's clock at the finish line; None if it is not through, wrote nothing, or drafted nothing: plain
-        decoding under another name differs from it by chance."""
-        return self._at_line(racer) or None if racer.through and not idle(racer.answer) else None
+    def _arrival(self, racer: Racer) -> float:
+        """Return a lane's clock at the finish line, in slow motion its passes, which are the same at any pace; 0 if it is not
+        through, wrote nothing, or drafted nothing: plain decoding under another name differs from it by chance."""
+        if not racer.through or idle(racer.answer):
+            return 0.0
+        return racer.answer.figures.steps if self.slowed else racer.clock.time(self.finish_line, self.unit)
 
     def ranking(self) -> list[Racer]:
         """Return the lanes that are through in the order of their arrival, then the others, the furthest first."""
-        order = {racer.lane: n for n, racer in enumerate(self.racers)}
-        arrivals = {racer.lane: self._arrival(racer) for racer in self.racers}
 
-        def rank(racer: Racer) -> tuple[int, float, int]:
-            arrival = arrivals[racer.lane]
-            if arrival is None:
-                return 1, -racer.track.amount(self.unit), order[racer.lane]
-            return 0, arrival, order[racer.lane]
+        def rank(racer: Racer) -> tuple[bool, float]:
+            arrival = self._arrival(racer)
+            return not arrival, arrival or -racer.clock.amount(self.unit)
 
         return sorted(self.racers, key=rank)
 
     def place(self, racer: Racer) -> int | None:
-        """Return 1 for the first over the finish line and for all that may be as fast; None if the lane is not through, or
-        others may still come before it."""
-        arrival = self._arrival(racer)
-        if arrival is None or self.settling:
+        """Return 1 for the first over the finish line and for all that may be as fast; None while lanes run, and for a lane
+        that did not arrive."""
+        if self.running or self.settling or not self._arrival(racer):
             return None
-        if racer.lane in self.tied and not self.running:
-            order = self.ranking()
-            return self.place(order[order.index(racer) - 1])
-        place = 1
-        for other in self.racers:
-            if idle(other.answer):
-                continue
-            # A lane that still writes may have passed the line already.
-            at_line = self._at_line(other) if other.through or not (other.done or self.slowed) else 0.0
-            if at_line:
-                place += at_line < arrival
-            elif not other.done and (other.answer.figures.steps if self.slowed else other.seconds) < arrival:
-                return None
-        return place
+        order = self.ranking()
+        at = order.index(racer)
+        while at and (order[at].lane in self.tied or self._arrival(order[at]) == self._arrival(order[at - 1])):
+            at -= 1
+        return at + 1
 
     def record(self) -> RaceRecord:
         """Return the race as plain data. Its answers are those of the lanes, not copies."""
@@ -410,17 +377,15 @@ class Race:
     # Engine events
 
     def handle(self, event: Event) -> bool:
-        """Process an event; False if it is not about the race."""
+        """Process an event; False if it is not about a race."""
         match event:
-            case Failed(cause="died") if self.ids & {event.id, *event.other_ids}:
+            case Failed(cause="died") if self._ids & {event.id, *event.other_ids}:
                 self._died(event)
-            case Loading() | LoadedSecondary() | Failed() | PieceTable() if event.id in self.models.ids:
+            case Loading() | LoadedSecondary() | Failed() | PieceTable() if (model := self.models.find(event.id)) is not None:
                 self.loading = None
-                if (guest := self.models.handle(event)) is not None:
-                    self._update_lanes(guest)
-            case LoadedSecondary():
-                pass  # of an earlier race
-            case Loading() if event.id in self._ids:
+                self.models.take(model, event)
+                self._update_lanes(model)
+            case Loading() | LoadedSecondary() | PieceTable() if event.id in self._ids:
                 pass
             case Loading() if self.running and self.dialogue.info:
                 self.loading = event
@@ -434,13 +399,13 @@ class Race:
                 return False
         return True
 
-    def _update_lanes(self, guest: RaceGuest) -> None:
-        """Give a loaded model's token texts to its lanes, or end them if it failed."""
-        for racer in [racer for racer in self.racers if racer.entry.key == guest.key]:
-            racer.answer.pieces = guest.pieces
-            if guest.state in ("failed", "cancelled") and not racer.done:
-                racer.error = guest.sentence if guest.state == "failed" else ""
-                racer.answer.finish("error" if guest.state == "failed" else "cancelled")
+    def _update_lanes(self, model: SecondaryModel) -> None:
+        """Give a model's token texts to its lanes, or end them if its load failed."""
+        for racer in [racer for racer in self.racers if racer.entry.key == model.key]:
+            racer.answer.pieces = model.pieces
+            if model.state in ("failed", "cancelled") and not racer.done:
+                racer.error = model.sentence if model.state == "failed" else ""
+                racer.answer.finish("error" if model.state == "failed" else "cancelled")
         self._compare()
 
     def _progress(self, racer: Racer, event: Event) -> None:

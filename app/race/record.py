@@ -9,8 +9,8 @@ from ..chat.compare import Mark
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
 from ..text.cells import one_line
-from .clock import LaneTrack, Unit, finish_line, speedup
-from .guests import short_name
+from .lane import LaneClock, Unit, finish_line, speedup
+from .models import short_name
 
 
 @dataclass(slots=True)
@@ -38,17 +38,8 @@ class RaceLane:
         return " ".join(part for part in (self.method, settings, self.model and f"on {self.model}") if part)
 
     @property
-    def track(self) -> LaneTrack:
-        return LaneTrack.of(self.answer)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of decoding without other lanes' turns."""
-        return self.answer.figures.decode_seconds
-
-    def clock(self) -> list[float]:
-        """Return the lane's clock at the end of each run, in seconds [runs]."""
-        return self.track.clock(self.answer.figures)
+    def clock(self) -> LaneClock:
+        return LaneClock(self.answer)
 
 
 @dataclass(slots=True)
@@ -94,12 +85,12 @@ class RaceRecord:
     @property
     def finish_line(self) -> int:
         """Length at which the lanes are compared: that of the shortest answer that is through; 0 if none is."""
-        return finish_line(self.lanes, self.unit)
+        return finish_line((lane.clock for lane in self.lanes), self.unit)
 
     def speedup(self, lane: RaceLane) -> float:
-        """Return a lane's speedup over the first one (see `clock.speedup`); 0 if there is nothing to compare."""
-        return 0.0 if self.slowed else speedup(self.lanes[0], lane, self.unit, self.finish_line)
+        """Return a lane's speedup over the first one (see `lane.speedup`); 0 if there is nothing to compare."""
+        return 0.0 if self.slowed else speedup(self.lanes[0].clock, lane.clock, self.unit, self.finish_line)
 
     def speed(self, lane: RaceLane) -> float:
         """Return the amount that a lane wrote per second of its clock; 0 if the race was slowed."""
-        return lane.track.amount(self.unit) / lane.seconds if lane.seconds > 0 and not self.slowed else 0.0
+        return 0.0 if self.slowed else lane.clock.speed(self.unit)

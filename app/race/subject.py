@@ -41,18 +41,6 @@ def warning(dialogue: Dialogue) -> str:
     return "The last time, nothing was faster here than plain decoding." if beaten else why_plain(dialogue.info)
 
 
-SHORT = 0.05
-"""Seconds of decoding below which other work of the machine may take as long as methods save."""
-
-
-def describe_last_message(dialogue: Dialogue) -> str:
-    """Describe the prompt of a race on the last message, with a warning if its answer was too short to compare methods."""
-    figures = [answer.figures for answer in dialogue.transcript.answers()][-1:]
-    if figures and figures[0].tokens and figures[0].decode_seconds < SHORT:
-        return f"The last message. Its answer took {1000 * figures[0].decode_seconds:.0f} ms: chance may decide the race."
-    return "The last message of this chat."
-
-
 def race_prompt(dialogue: Dialogue, text: str | None) -> tuple[str, list[dict[str, str]]] | None:
     """Return the prompt of a race and its messages: `text` as the chat's next message, or (None) the last message that was
     sent, with the chat before it. None if there is no prompt."""

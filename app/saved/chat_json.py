@@ -7,17 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+from ... import plain_file
 from ...engine.messages import FIELDS, StepRecord
 from ...engine.wire import decode
+from ...errors import UserError
 from ..chat.about import About, SavableChat, public
 from ..chat.entries import SEVERITIES, Answer, ChatEntry, Notice, Prompt
 from ..chat.pieces import Pieces, SomePieces
 from ..chat.runs import SHADES, WRITTEN, Run
 from ..chat.transcript import Transcript
-from ..race.guests import short_name
+from ..race.models import short_name
 from ..text.cells import one_line
+
+MOST_BYTES = 200_000_000
+"""Most bytes of a saved chat: an answer of 100,000 tokens with all its trees has some 100 MB."""
 
 FORMAT = "specchat chat"
 VERSION = 1
@@ -247,6 +253,28 @@ def dump(value: Any) -> str:
 def explain(error: Exception) -> str:
     """Say what is wrong with a file, by the error that it led to."""
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def read_chat(path: Path) -> SavedChat:
+    """Read a chat.
+
+    Raises:
+        UserError: the file cannot be read or is no chat; names what is wrong.
+    """
+    name = one_line(path.name)
+    try:
+        body = json.loads(plain_file.as_text(plain_file.read_bytes(path, MOST_BYTES), "strict"))
+    except OSError as error:
+        raise UserError(f"Cannot read {name}: {one_line(error.strerror or str(error))}. Check the name.") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{name} is not JSON. Open a file written by /export json.") from None
+    try:
+        match body:
+            case {"format": "specchat chat", "version": 1}:
+                return build_chat(body)
+    except DAMAGE as error:
+        raise UserError(f"{name} cannot be opened: {one_line(explain(error))}.") from None
+    raise UserError(f"{name} is no chat of this version of specchat. Open a file written by /export json.")
 
 
 def build_chat(body: Body) -> SavedChat:

@@ -215,7 +215,7 @@ EXPORT = Action(
     slash="export html|md|json|FILE [thoughts]",
     words={"html": "a web page", "md": "Markdown", "json": "to open again with /open"},
 )
-OPEN = Action("open", "Open a chat or a race saved as JSON; alone, return to the previous chat", slash="open FILE.json")
+OPEN = Action("open", "Open a chat saved as JSON; alone, return to the previous chat", slash="open FILE.json")
 CHATS = Action("chats", "Your chats: search, open, rename, delete", "alt+h", "chats", slash="chats TEXT")
 RENAME = Action("rename", "Give this chat a title", slash="rename TITLE")
 SYSTEM = Action(

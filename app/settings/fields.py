@@ -87,7 +87,7 @@ class Settings(ModelSelection, AnswerOptions):
     )
     notify: bool = option(
         True,
-        "Notify you when a long answer ends while the terminal is in the background: true or false.",
+        "Ring the bell when a long answer ends while the terminal is in the background: true or false.",
         group="Chat",
         when=AT_ONCE,
         title="Notifications",

@@ -44,7 +44,7 @@ INPUT = (
         "complete",
         "tab",
         "complete",
-        "Complete a command or a file name, unfold a paste, go to the starters",
+        "Complete a command or a file name, unfold a paste",
         "complete",
     ),
     KeyBinding(
@@ -87,11 +87,10 @@ MENU = (
     KeyBinding("menu_choose", "enter", "choose", "Choose the item under the cursor", "choose"),
     KeyBinding("menu_leave", "escape,ctrl+c", "leave", "Close without changing anything", "close"),
 )
-"""Keys of a menu, and of the starters of an empty chat."""
+"""Keys of a menu."""
 
 SETUP = (
     KeyBinding("setup_choose", "space", "choose", "Add the method under the cursor, or remove it", "toggle"),
-    KeyBinding("setup_model", "m", "model", "Race the method on another model as well, or remove that again", "model"),
     KeyBinding("setup_start", "enter", "start", "Start the race", "start"),
     KeyBinding("setup_leave", "escape,ctrl+c", "leave", "Back to the chat", "close"),
 )

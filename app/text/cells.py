@@ -160,15 +160,6 @@ def width(text: str) -> int:
     return sum(cluster_width(text[start:end]) for start, end in graphemes(text))
 
 
-def char_at(text: str, cell: int) -> int:
-    """Index of the character that takes a cell of `text`; its length where none does."""
-    for start, end in graphemes(text):
-        cell -= cluster_width(text[start:end])
-        if cell < 0:
-            return start
-    return len(text)
-
-
 def word_at(text: str, at: int) -> tuple[int, int]:
     """Start and end of the word at an index of a line."""
     return next((match.span() for match in WORD.finditer(text) if match.end() > at), (len(text), len(text)))

@@ -13,7 +13,6 @@ from time import monotonic, process_time
 from typing import Any
 
 from textual import on
-from textual.app import App
 from textual.content import Content
 from textual.timer import Timer
 
@@ -22,11 +21,10 @@ from ...errors import UserError
 from ..chat.dialogue import Busy, Dialogue, Engine
 from ..chat.methods import Method, first_method, known_methods
 from ..chat.transcript import Transcript
-from ..race.record import RaceRecord
 from ..render.thoughts import parse_thoughts
 from ..settings import actions
 from ..settings.fields import Settings
-from ..settings.keymap import ALL, shown_keys
+from ..settings.keymap import ALL
 from ..settings.locations import config_folder
 from ..theming.colouring import effective, parse_colouring
 from .actions.copy import Copier
@@ -44,7 +42,6 @@ from .composer.box import PromptInput
 from .driver import Terminal
 from .keys import KeyContext
 from .live_settings import LiveSettings
-from .notify import Notifier, notify
 from .race.races import Races
 from .terminal_app import T, TerminalApp
 from .themes import Themes
@@ -67,55 +64,8 @@ LONGEST_REST = 0.15
 LONGEST_WAIT = 4.0
 """Longest pause of frames for a slow terminal, in seconds."""
 
-
-class Frames:
-    """The timer that takes the engine's events.
-
-    Args:
-        app: has the timer.
-        look: takes the events.
-        write_seconds: returns the duration of the terminal's last write.
-        clock: a monotonic clock in seconds.
-    """
-
-    def __init__(
-        self,
-        app: App[Any],
-        look: Callable[[], None],
-        write_seconds: Callable[[], float],
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._app = app
-        self.look = look
-        self._write_seconds = write_seconds
-        self._clock = clock
-        self._timer: Timer | None = None
-        self._last = self._rest = self._spent = 0.0
-
-    def begin(self) -> None:
-        self._timer = self._app.set_interval(FRAME_SECONDS, self._frame)
-
-    def resume(self) -> None:
-        """Resume frames, as the engine works."""
-        if self._timer is not None:
-            self._timer.resume()
-
-    def rest(self) -> None:
-        if self._timer is not None:
-            self._timer.pause()
-
-    def _frame(self) -> None:
-        now = self._clock()
-        if not self._app.is_running:  # it ends, and the widgets go one by one
-            return
-        if now - self._last < min(max(self._rest, self._write_seconds()), LONGEST_WAIT):
-            return
-        # All CPU time since the last frame: most of it is painting, which follows this call.
-        spent = process_time()
-        self._rest = min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
-        self._last = now
-        self._spent = spent
-        self.look()
+LONG_SECONDS = 5.0
+"""Least duration of work whose end rings the bell."""
 
 
 class SpecchatApp(TerminalApp):
@@ -149,8 +99,8 @@ class SpecchatApp(TerminalApp):
         self.live = LiveSettings(settings, self.dialogue, super().in_background, self._applied)
         self.chat_history = ChatHistory(self, keep, settings.past)
         self.exports = Exports(self)
-        self.models = Models(self, self._alert)
-        self.races = Races(self, self.models, self.exports)
+        self.models = Models(self, self.ring)
+        self.races = Races(self, self.exports)
         self.copier = Copier(self, self)
         self.editor = ExternalEditor(self, self)
         self.message_edit = MessageEdit(self)
@@ -159,8 +109,6 @@ class SpecchatApp(TerminalApp):
         self.switches = Switches(self)
         self.tours = Tours(self, self.races)
         self.actions = Actions(self, self._parts)
-        self.notifier = Notifier(self.dialogue, lambda: self.races.running, self._alert)
-        self.frames = Frames(self, self.take_events, lambda: self.write_seconds)
         self.piped = ""
         """Piped text for the first message."""
         self.tour: TourStart = ""
@@ -172,6 +120,11 @@ class SpecchatApp(TerminalApp):
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
+        self._frames: Timer | None = None
+        self._frame_at = 0.0  # on the monotonic clock
+        self._frame_rest = 0.0  # seconds until the next one
+        self._spent = 0.0  # processor seconds at the last one
+        self._working_since = 0.0  # on the monotonic clock; 0 while nothing is done
         self.ended_by = 0
         """Signal that ends the chat."""
         self.last_words = ""
@@ -207,7 +160,7 @@ class SpecchatApp(TerminalApp):
         return self.live.settings
 
     def on_mount(self) -> None:
-        self.frames.begin()
+        self._frames = self.set_interval(FRAME_SECONDS, self._frame)
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the terminal has lost the picture
         self.set_interval(IDLE_SECONDS, self._idle)
 
@@ -242,15 +195,29 @@ class SpecchatApp(TerminalApp):
             self.refuse(error)
 
     def expect_events(self) -> None:
-        self.frames.resume()
+        """Resume frames, as the engine works."""
+        if self._frames is not None:
+            self._frames.resume()
+
+    def _frame(self) -> None:
+        now = monotonic()
+        wait = min(max(self._frame_rest, self.write_seconds), LONGEST_WAIT)
+        if not self.is_running or now - self._frame_at < wait:  # as it ends, the widgets go one by one
+            return
+        # All CPU time since the last frame: most of it is painting, which follows this call.
+        spent = process_time()
+        self._frame_rest = min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
+        self._frame_at = now
+        self._spent = spent
+        self.take_events()
 
     def take_events(self) -> None:
         """Take the engine's events and show them, once a frame."""
         if self.dialogue.drain():
             self.changed()
             self.expect_events()
-        elif self.dialogue.phase in ("ready", "unloaded") and not self.races.running:
-            self.frames.rest()
+        elif self._frames is not None and self.dialogue.phase in ("ready", "unloaded") and not self.races.running:
+            self._frames.pause()
 
     def _idle(self) -> None:
         if not self.is_running:  # it ends, and the widgets go one by one
@@ -275,7 +242,7 @@ class SpecchatApp(TerminalApp):
             self.chat_screen.refresh_dialogue()
         self.chat_history.record()
         self.models.remember_loaded()
-        self.notifier.update()
+        self._ring_after_work()
 
     def _applied(self, before: Settings, after: Settings) -> None:
         race = self.races.screen
@@ -303,9 +270,19 @@ class SpecchatApp(TerminalApp):
     def flash(self, line: Content) -> None:
         self.chat_screen.query_one(StatusLine).flash(line)
 
-    def _alert(self, text: str) -> None:
-        if self.settings.notify:
-            notify(self, text)
+    def ring(self) -> None:
+        """Ring the terminal's bell while the terminal is in the background."""
+        if self.settings.notify and not self.app_focus:
+            self.bell()
+
+    def _ring_after_work(self) -> None:
+        """Ring if work that took long has ended."""
+        if (self.dialogue.phase not in ("ready", "unloaded") and not self.dialogue.paused) or self.races.running:
+            self._working_since = self._working_since or monotonic()
+        elif since := self._working_since:
+            self._working_since = 0.0
+            if monotonic() - since >= LONG_SECONDS:
+                self.ring()
 
     def action_do(self, id: str, *words: str) -> None:
         """Run an action of the table; `cancel` ends the tour first."""
@@ -322,7 +299,7 @@ class SpecchatApp(TerminalApp):
         context: KeyContext = getattr(self.screen, "key_context", None) or self.chat_screen.key_context
         colouring = effective(self.view.colouring, self.no_color)
         rows = entries(context, self.actions, self.live.keymap, self.recent, in_chat=self.screen is self.chat_screen)
-        self.ask(HelpScreen(rows, self.live.keymap, colouring, self.unread()), self.call_later)
+        self.ask(HelpScreen(rows, self.live.keymap, colouring), self.call_later)
 
     def in_background(
         self,
@@ -335,10 +312,6 @@ class SpecchatApp(TerminalApp):
         if command := self.actions.running:
             failed = partial(self.chat_screen.refused, command)
         super().in_background(work, done, slow, failed)
-
-    @property
-    def more(self) -> str:
-        return f"{shown_keys('help', self.live.keymap)} shows all of it"
 
     def refuse(self, error: UserError) -> None:
         until = self._is_free if isinstance(error, Busy) else None
@@ -386,7 +359,6 @@ def run_chat(
     notice: str | None = None,
     transcript: Transcript | None = None,
     browse: str | None = None,
-    race: RaceRecord | None = None,
     piped: str = "",
     tour: TourStart = "",
 ) -> int:
@@ -398,7 +370,6 @@ def run_chat(
         notice: a sentence to show at the start.
         transcript: a saved chat to continue.
         browse: query for the list of chats, to start with it.
-        race: a race to show at the start.
         piped: text for the first message.
         tour: begins or offers the tour.
     """
@@ -409,8 +380,6 @@ def run_chat(
         app.dialogue.transcript = transcript
     if browse is not None:
         app.call_later(app.chat_history.browse, browse)
-    if race is not None:
-        app.call_later(app.races.show_record, race)
     app.piped = piped
     app.tour = tour
     try:

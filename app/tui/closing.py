@@ -6,11 +6,7 @@ from typing import TypeVar
 
 from textual import events
 from textual.await_complete import AwaitComplete
-from textual.geometry import Offset
 from textual.screen import Screen
-from textual.widgets import OptionList
-
-from .textual_compat import option_line
 
 Result = TypeVar("Result")
 
@@ -21,14 +17,6 @@ class ClosingScreen(Screen[Result]):
     Textual queues events: keys pressed before the screen left the stack still reach it, and a second `dismiss` would close
     the screen below, or end the app.
     """
-
-    @property
-    def chosen_row(self) -> Offset | None:
-        """Start of the list's chosen row on the terminal; None during typing, or without a list."""
-        for choices in self.query(OptionList):
-            if (line := option_line(choices)) is not None:
-                return choices.content_region.offset + Offset(0, line - choices.scroll_offset.y)
-        return None
 
     @property
     def closed(self) -> bool:

@@ -51,7 +51,6 @@ class LiveSettings:
         """Keys in force; changed in place, since screens share it."""
         self._unopened: Values | None = {} if layers.chat else None  # the chat layer before a saved chat was opened
         self._model = dialogue.model
-        self._methods: dict[str, str | None] = {}  # model → the method chosen when another model was loaded
         self._writing = threading.Lock()
         self._pending: list[Values] = []
         dialogue.transcript.system = settings.system or None
@@ -148,16 +147,10 @@ class LiveSettings:
     def follow_model(self) -> None:
         """Apply a model's own defaults after a request to load it."""
         model = self._dialogue.model
-        if model == self._model:
-            return
-        dialogue = self._dialogue
-        self._methods[self._model] = (dialogue.switching or dialogue.method) if dialogue.chosen else None
-        failed = bool(dialogue.info) and model in self._methods  # the load of another one failed
-        self._model = model
-        if self.layers.model != model:  # a resumed chat brings its model's settings
-            self.use(replace(self.layers, model=model))
-        if failed:
-            dialogue.switch(self._methods[model])
+        if model != self._model:
+            self._model = model
+            if self.layers.model != model:  # a resumed chat brings its model's settings
+                self.use(replace(self.layers, model=model))
 
     def _use_makers(self) -> None:
         """Apply the recommendations of the loaded model's makers."""
@@ -250,10 +243,9 @@ class LiveSettings:
             changes: dict[str, object] = {}
             while self._pending:
                 changes.update(self._pending.pop(0))
-            if not changes:
-                return
             try:
-                save(changes, self.layers.read.path)
+                if changes:
+                    save(changes, self.layers.read.path)
             except UserError as error:
                 raise UserError(f"Not saved for the next chat: {error}") from None
 

@@ -9,8 +9,6 @@ import threading
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from textwrap import wrap
 from typing import Any, TypeVar
 
 from rich.cells import cell_len
@@ -26,15 +24,13 @@ from textual.filter import LineFilter, Monochrome, NoColor
 from textual.geometry import Size
 from textual.notifications import Notification, Notify
 from textual.screen import Screen
-from textual.strip import Strip
 from textual.widgets import Input, TextArea
 
 from ...errors import UserError
 from ..chat.entries import Severity
-from ..text.cells import HOSTILE, fit, sanitise
-from .closing import ClosingScreen
+from ..text.cells import HOSTILE, sanitise
 from .driver import Terminal
-from .textual_compat import CompositorUpdate, LayoutUpdate, notices_of, remove_notice
+from .textual_compat import notices_of, remove_notice
 from .themes import NoColours
 
 _CONTROLS = re.compile(f"[{HOSTILE}\t\n]")
@@ -57,16 +53,10 @@ class Harmless(LineFilter):
 T = TypeVar("T")
 
 LEAST = Size(20, 6)
-"""Smallest terminal for the chat: header, two lines of text, the input box and the keys."""
+"""Smallest size that screens are laid out for: header, two lines of text, the input box and the keys."""
 
 SLOW_SECONDS = 0.7
 """Seconds before work in a thread shows a notice."""
-
-NOTICE_ROWS = 2
-"""Rows of all notices together, over the bar of keys and the edge above it."""
-
-NOTICE_EDGE = 4
-"""Cells of a notice besides its text: a line, and a cell at each side."""
 
 RECENT = 10
 """Notices kept for the help."""
@@ -93,8 +83,6 @@ class TerminalApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.animation_level = "none"
-        self.terminal_size = LEAST
-        """Size of the terminal; `size` is the one that screens are laid out for."""
         # Textual's filters paint greys, and the terminal's default colours over them. An empty NO_COLOR counts as unset.
         self.no_color = bool(os.environ.get("NO_COLOR"))
         self._filters = [line_filter for line_filter in self._filters if not isinstance(line_filter, Monochrome | NoColor)]
@@ -120,9 +108,6 @@ class TerminalApp(App[None]):
             if widget is not None and widget is not self.screen and widget.parent is None:
                 return
         if isinstance(event, events.Resize):
-            if not (fits(self.terminal_size) and fits(event.size)):
-                self.refresh(layout=True)
-            self.terminal_size = event.size
             size = Size(max(event.size.width, LEAST.width), max(event.size.height, LEAST.height))
             event = events.Resize(size, size, size, event.pixel_size)
         await super().on_event(event)
@@ -152,16 +137,9 @@ class TerminalApp(App[None]):
         return [*super().get_line_filters(), self._harmless]
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Draw a screen, or a sentence on a terminal that is too small for it."""
-        if isinstance(renderable, CompositorUpdate) and not fits(self.terminal_size):
-            renderable = refusal(self.terminal_size)
-        # Input methods and screen readers go by the terminal's cursor, which moves with the layout too.
-        focused = self.focused
-        row = self.screen.chosen_row if isinstance(self.screen, ClosingScreen) else None
-        if row is not None:
-            self.cursor_position = row
-        elif isinstance(focused, Input | TextArea):
-            self.cursor_position = focused.cursor_screen_offset
+        """Draw a screen. Input methods go by the terminal's cursor, which moves with the layout too."""
+        if isinstance(self.focused, Input | TextArea):
+            self.cursor_position = self.focused.cursor_screen_offset
         super()._display(screen, renderable)
 
     @property
@@ -170,30 +148,26 @@ class TerminalApp(App[None]):
         return self._driver.write_seconds if isinstance(self._driver, Terminal) else 0.0
 
     def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
-        """Show a notice above the bar of keys for a few seconds. It replaces notices that are information, and its equal.
+        """Show a notice above the bar of keys for a few seconds, next to the last warning at most.
 
         Args:
             text: a sentence or two.
             severity: colours the notice.
             until: removes the notice early, once it is true.
         """
-        seconds = 4 if severity == "information" else 6
-        whole = Notification(sanitise(text), severity=severity, timeout=seconds, markup=False)
-        notice = replace(whole, message=self.cut(whole.message))
-        for old in notices_of(self):
-            if old.severity == "information" or old.message == notice.message:
-                remove_notice(self, old, refresh=False)
-        self.recent.append(whole)
+        seconds = 4 if severity == "information" else 8
+        notice = Notification(sanitise(text), severity=severity, timeout=seconds, markup=False)
+        self.recent.append(notice)
         if until is not None:
             self._conditional.append((notice, until))
         self.post_message(Notify(notice))
 
     def on_notify(self, event: Notify) -> None:
-        """Remove the oldest notices until all fit; Textual then adds the new one."""
-        room = NOTICE_ROWS - len(self._notice_rows(event.notification.message))
-        for old in reversed(notices_of(self)):
-            room -= len(self._notice_rows(old.message))
-            if room < 0:
+        """Remove all notices but the last warning; Textual then adds the new one."""
+        message = event.notification.message
+        warnings = [old for old in notices_of(self) if old.severity != "information" and old.message != message]
+        for old in notices_of(self):
+            if old not in warnings[-1:]:
                 remove_notice(self, old, refresh=False)
 
     def clear_settled_notices(self) -> None:
@@ -203,38 +177,6 @@ class TerminalApp(App[None]):
                 self._conditional.remove((notice, settled))
                 if notice in notices_of(self):
                     remove_notice(self, notice)
-
-    @property
-    def more(self) -> str:
-        """Hint on reading a notice that is cut."""
-        return ""
-
-    def cut(self, text: str) -> str:
-        """Shorten a notice to NOTICE_ROWS."""
-        lines = self._notice_rows(text)
-        if len(lines) <= NOTICE_ROWS:
-            return text
-        more = f" {self.more}" if self.more else ""
-        last = fit(" ".join(lines[NOTICE_ROWS - 1 :]), self._notice_cells - len(more))
-        return "\n".join((*lines[: NOTICE_ROWS - 1], last + more))
-
-    def _notice_rows(self, text: str) -> list[str]:
-        return [part for line in text.splitlines() for part in wrap(line, self._notice_cells)]
-
-    @property
-    def _notice_cells(self) -> int:
-        return max(20, self.size.width - NOTICE_EDGE)
-
-    def unread(self) -> Notification | None:
-        """Return the last notice in full and remove it from the screen, if it is shown there and cut."""
-        if not self.recent:
-            return None
-        last = self.recent[-1]
-        for notice in notices_of(self):
-            if notice.identity == last.identity and notice.message != last.message:
-                remove_notice(self, notice)
-                return last
-        return None
 
     def in_background(
         self,
@@ -276,14 +218,3 @@ class TerminalApp(App[None]):
                 then(answer)
 
         self.push_screen(screen, close)
-
-
-def fits(terminal: Size) -> bool:
-    return terminal.width >= LEAST.width and terminal.height >= LEAST.height
-
-
-def refusal(terminal: Size) -> LayoutUpdate:
-    """Draw as much of a sentence on the size of the terminal as fits."""
-    sentence = wrap(f"Too small: specchat needs {LEAST.width}×{LEAST.height}.", max(1, terminal.width))
-    lines = [*sentence, *[""] * terminal.height][: terminal.height]
-    return LayoutUpdate([[Strip([Segment(line.ljust(terminal.width))])] for line in lines], terminal.region)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from textual import _compositor, _parser, _xterm_parser
+from textual import _xterm_parser
 from textual.app import App
 from textual.content import Content
 from textual.driver import Driver
@@ -16,28 +16,15 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions
 from textual.widget import Widget
-from textual.widgets import Input, OptionList, TextArea
+from textual.widgets import Input, TextArea
 
-CompositorUpdate = _compositor.CompositorUpdate
-LayoutUpdate = _compositor.LayoutUpdate
-Parser = _parser.Parser
 XTermParser = _xterm_parser.XTermParser
 key_name = _character_to_key
 
 PRIVATE: dict[type, tuple[str, ...]] = {
     App: ("_display", "_driver", "_filters", "_handle_exception", "_notifications", "_start_widget", "_unnotify"),
     Input: ("_on_key",),
-    LinuxDriver: (
-        "_auto_restart",
-        "_debug",
-        "_disable_mouse_support",
-        "_file",
-        "_get_terminal_size",
-        "_loop",
-        "_mouse_pixels",
-        "_writer_thread",
-    ),
-    OptionList: ("_index_to_line",),
+    LinuxDriver: ("_debug", "_disable_mouse_support", "_file", "_loop", "_mouse_pixels", "_writer_thread"),
     ScrollView: ("_vertical_scrollbar",),
     TextArea: ("_bindings", "_on_click", "_on_key", "_on_paste", "_replace_via_keyboard"),
     Widget: ("_get_style",),
@@ -70,8 +57,3 @@ def line_strip(widget: Widget, content: Content, style: Style | None = None) -> 
     options = RenderOptions(widget._get_style, {})
     strips = content.render_strips(cells, 1, widget.visual_style if style is None else style, options)
     return (strips[0] if strips else Strip([])).crop(0, cells).extend_cell_length(cells, widget.rich_style)
-
-
-def option_line(choices: OptionList) -> int | None:
-    """Find the first line of the highlighted option; None without one, or before it has room for a line."""
-    return choices._index_to_line.get(-1 if choices.highlighted is None else choices.highlighted)

@@ -214,7 +214,7 @@ class Tour:
         names, subject = suggest_methods(self.dialogue), race_prompt(self.dialogue, None)
         if len(names) < FEWEST or subject is None or answer is None:
             return
-        race = self._race = Race(self.dialogue, *subject, [races.entry(name) for name in names], races.closed_ids)
+        race = self._race = Race(self.dialogue, *subject, [races.entry(name) for name in names], races.ids)
         tokens = len(answer.log.tokens)
         if self._cut:  # the model finds no end
             race.max_tokens = tokens

@@ -159,8 +159,8 @@ def chat(rate: int, seconds: float, nodes: int, report: Path) -> None:
             }
             report.write_text(json.dumps(figures))
 
-    original = app.frames.look
-    app.frames.look = take_events
+    original = app.take_events
+    app.take_events = take_events  # type: ignore[method-assign]
     app.run()
 
 

@@ -1,4 +1,4 @@
-"""Saving and opening chats and races. Files are read and written in the background."""
+"""Saving chats and races, and opening chats. Files are read and written in the background."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from .dispatch import runs
 if TYPE_CHECKING:
     from ...chat.transcript import Transcript
     from ...race.record import RaceRecord
+    from ...saved.chat_json import SavedChat
 
 
 class Exports:
-    """Exports chats and races, and opens those that were saved."""
+    """Exports chats and races, and opens saved chats."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.previous: Transcript | None = None
         """Chat that an opened or a new one replaced."""
-        self.show_race: Callable[[RaceRecord], None] = lambda record: None
-        """Shows a race from a file."""
 
     @runs(actions.EXPORT)
     def command(self, *words: str) -> None:
@@ -95,29 +94,25 @@ class Exports:
 
     @runs(actions.OPEN)
     def open(self, *words: str) -> None:
-        """Open a chat or a race saved as JSON; without words, return to the previous chat."""
+        """Open a chat saved as JSON; without words, return to the previous chat."""
         if not words and self.previous is not None:
             self.host.dialogue.must_be_idle("open a chat")
             self._swap(self.previous)
             return
         if len(words) != 1:
-            raise UserError("/open takes one chat or race saved as JSON. Put a name with spaces in quotes.")
-        from ...saved.chat_json import SavedChat
-        from ...saved.race_json import read_saved
+            raise UserError("/open takes one chat saved as JSON. Put a name with spaces in quotes.")
+        from ...saved.chat_json import read_chat
 
         self.host.dialogue.must_be_idle("open a file")
         path = user_path(words[0])
 
-        def done(opened: SavedChat | RaceRecord) -> None:
+        def done(opened: SavedChat) -> None:
             self.host.dialogue.must_be_idle("open a file")
-            if not isinstance(opened, SavedChat):
-                self.show_race(opened)
-                return
             back = self._swap(opened.transcript)
             by = f", from {one_line(opened.model_name)}" if opened.model_name else ""
             self.host.tell(f"Opened {one_line(path.name)}{by}. Your next message continues it.{back}")
 
-        self.host.in_background(lambda: read_saved(path), done, f"Reading {one_line(path.name)} …")
+        self.host.in_background(lambda: read_chat(path), done, f"Reading {one_line(path.name)} …")
 
     def _swap(self, transcript: Transcript) -> str:
         """Show a chat; return a sentence on the way back, empty if the chat before had no entries."""

@@ -29,9 +29,9 @@ RUNTIME = 400_000_000
 class Models:
     """The models that the chat can load: /model, /models, downloads."""
 
-    def __init__(self, host: Host, alert: Callable[[str], None]) -> None:
+    def __init__(self, host: Host, ring: Callable[[], None]) -> None:
         self.host = host
-        self._alert = alert
+        self._ring = ring
         self._remembered = ""
 
     # Imported on demand: 20 ms that the first frame need not wait for.
@@ -120,10 +120,10 @@ class Models:
             ended = self._begun.news.popleft()
             if ended.state == "failed":
                 self.host.tell(ended.sentence, "warning")
-                self._alert(ended.sentence)
+                self._ring()
             elif ended.state == "done":
                 self.host.tell(f"{ended.spec} is downloaded ({size_of(ended.total)}). Load it with /models.")
-                self._alert(f"{ended.spec} is downloaded.")
+                self._ring()
 
     def close(self) -> None:
         """Stop the downloads and keep the parts for the next start."""

@@ -13,7 +13,7 @@ from ....errors import NotPossible, UserError, did_you_mean
 from ...chat.about import default_word, known_word, word_after, words_of
 from ...chat.dialogue import Dialogue
 from ...chat.methods import GROUPS, PLAIN, SELDOM, SERVER, Method, draft_length, served_method, why_no_length, why_plain
-from ...race.guests import short_name
+from ...race.models import short_name
 from ...render.verdict import against
 from ...settings import actions
 from ...settings.keymap import shown_keys

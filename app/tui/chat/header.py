@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from ...chat.about import default_word, word_for
 from ...chat.dialogue import Dialogue
-from ...race.guests import short_name
+from ...race.models import short_name
 from ...settings.rows import constraint_name
 from ...text.amounts import count_of
 from ...text.cells import fit, one_line

@@ -70,4 +70,4 @@ def _idle(dialogue: Dialogue, box: PromptInput, offer: bool) -> KeyContext:
         return KeyContext("In a chat", hints(help, *more, *done, *seldom), box)
     tour = [("send", "tour")] if offer else []
     rest = (("race", ""), ("leader", ""), ("models", ""), ("chats", ""), ("theme_menu", ""), ("quit", ""))
-    return KeyContext("A new chat", hints(help, *tour, ("complete", "starters"), *METHODS, *rest), box)
+    return KeyContext("A new chat", hints(help, *tour, *METHODS, *rest), box)

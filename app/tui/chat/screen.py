@@ -34,7 +34,7 @@ from ..actions.rewrite import MessageEdit
 from ..actions.switch import check_name, lengthen
 from ..composer.box import ASK, BEGIN, PromptInput
 from ..composer.completion import Completion
-from ..composer.starters import TOUR
+from ..composer.starters import TOUR, Starter
 from ..host import Host
 from ..keys import KeyBar, KeyContext, bindings_of
 from ..tour import Caption, TourStart
@@ -94,9 +94,7 @@ class ChatScreen(Screen[None]):
         yield ChatHeader(self.dialogue, id="header")
         with Vertical(id="body"):
             with Container(id="stage"):
-                welcome = Welcome(self._keymap, self._tour == "offer", tiny=self.dialogue.model == BUILTIN, id="welcome")
-                welcome.display = not self.dialogue.transcript.has_messages
-                yield welcome
+                yield Welcome(self._keymap, id="welcome")
                 yield TranscriptView(self.dialogue.transcript, id="transcript")
                 yield Inspector(self._keymap, id="inspector")
                 yield Static(id="below")
@@ -147,12 +145,10 @@ class ChatScreen(Screen[None]):
         welcome = self.query_one(Welcome)
         if not empty and self._tour == "offer":  # once is enough
             self._tour = ""
-            welcome.query("#welcome-offer").remove()
-        if empty and not welcome.display:
-            welcome.scroll_home(animate=False)
         welcome.display = empty
-        welcome.show_model(tiny=self.dialogue.model == BUILTIN, base=self.dialogue.completes)
-        welcome.show_notices(tuple(self.dialogue.transcript.entries) if empty else ())
+        if empty:
+            tiny, notices = self.dialogue.model == BUILTIN, self.dialogue.transcript.entries
+            welcome.show(tiny=tiny, base=self.dialogue.completes, offer=self._tour == "offer", notices=notices)
         self.input.placeholder = BEGIN if self.dialogue.completes else ASK
         self.view.can_focus = not empty
         cursor = self.view.cursor
@@ -169,12 +165,9 @@ class ChatScreen(Screen[None]):
 
     @property
     def key_context(self) -> KeyContext:
-        welcome = self.query_one(Welcome)
-        if welcome.has_focus_within:
-            return welcome.key_context
         if self.query_one(Caption).display:
             return tour_keys(self.input)
-        offer = self._tour == "offer" and bool(welcome.display)
+        offer = self._tour == "offer" and bool(self.query_one(Welcome).display)
         return chat_keys(self.dialogue, self.input, self.view, editing=self._message_edit.active, offer=offer)
 
     def show_key_context(self) -> None:
@@ -219,8 +212,9 @@ class ChatScreen(Screen[None]):
                 self.host.refuse(error)
                 self.refused(text, error)
             return
-        if self.query_one(Welcome).answers(text):
+        if (starter := self.query_one(Welcome).pick(text)) is not None:
             self.input.take(text)
+            self._begin_with(starter)
             return
         try:
             message = self._attach_files(text)
@@ -290,34 +284,25 @@ class ChatScreen(Screen[None]):
             self.view.follow()
         elif event.key == "help":
             self.app.call_later(self._actions.do, "help")
-        elif event.key == "enter":
-            if self._tour == "offer" and self.query_one("#welcome").display:
-                self._actions.do("tour")
-        else:
-            self._to_starters()
-
-    def _to_starters(self) -> bool:
-        welcome = self.query_one(Welcome)
-        if welcome.display:
-            self.set_focus(welcome.choices)  # at once, since the next key may have arrived already
-        return welcome.display
+        elif event.key == "enter" and self._tour == "offer" and self.query_one(Welcome).display:
+            self._actions.do("tour")
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
     def _focus_moved(self) -> None:
         self.show_key_context()
 
-    @on(Welcome.Picked)
-    def _ask_starter(self, event: Welcome.Picked) -> None:
-        draft = self.input.text
-        self.input.focus()
-        if event.text == TOUR.prompt:
+    def action_starter(self, number: str) -> None:
+        """Begin with a prompt that was clicked, unless a message is being written."""
+        if not self.input.text.strip() and (starter := self.query_one(Welcome).pick(number)) is not None:
+            self._begin_with(starter)
+
+    def _begin_with(self, starter: Starter) -> None:
+        if starter == TOUR:
             self._actions.do("tour")
-            return
-        if draft.strip() or not self.dialogue.submit(event.text):
-            return
-        self.refresh_dialogue()
-        self.host.expect_events()
+        elif self.dialogue.submit(starter.prompt):
+            self.refresh_dialogue()
+            self.host.expect_events()
 
     @on(TranscriptView.Followed)
     def _followed(self, event: TranscriptView.Followed) -> None:
@@ -346,7 +331,7 @@ class ChatScreen(Screen[None]):
             return
         strip.tell(view, self.dialogue.pieces)
         rows = strip_rows(view.size.height)
-        at_top = cursor.strip_at_top(self.dialogue.busy)
+        at_top = cursor.strip_at_top
         strip.styles.offset = (0, rows - view.size.height if at_top else 0)
         self.query_one("#below").styles.offset = (0, 0 if at_top else -rows)
         strip.display = True
@@ -366,10 +351,8 @@ class ChatScreen(Screen[None]):
             self.input.insert(event.character)
 
     def _complete(self) -> None:
-        """Complete the word being typed, else unfold a paste, else move the focus to the starters or the next widget."""
-        if self.suggestions.take() or self.input.unfold() or self.input.text.startswith("/"):
-            return
-        if self.input.text or not self._to_starters():
+        """Complete the word being typed, else unfold a paste, else move the focus to the next widget."""
+        if not (self.suggestions.take() or self.input.unfold() or self.input.text.startswith("/")):
             self.focus_next()
 
     # Keys

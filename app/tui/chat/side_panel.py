@@ -9,14 +9,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.timer import Timer
 from textual.widget import Widget
 
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer
 from ...chat.methods import Method
 from ...chat.why import Diagnosis, diagnose
-from ...race.guests import short_name
+from ...race.models import short_name
 from ...render.method_page import method_lines
 from ...render.numbers_page import numbers_lines
 from ...render.tree_page import choose_step, tree_lines
@@ -24,19 +23,13 @@ from ...render.why_page import why_lines
 from ...settings.keymap import shown_keys
 from ...text.lines import StyledLine
 from ...theming.colouring import Colouring, effective
-from ..transcript.line_view import LineView
+from ..transcript.rows import LineView
 
 PAGES = ("numbers", "tree", "method", "speed")
 """Pages in the order of the key."""
 
 UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
-
-SPACIOUS, TALL = 16, 44
-"""Fewest rows for a blank one at the top, and for figures and tree on one page."""
-
-BOTH = PAGES[:2]
-"""Pages shown as one on a tall terminal."""
 
 
 class PanelBar(Widget):
@@ -53,19 +46,19 @@ class PanelBar(Widget):
     def __init__(self, keymap: Mapping[str, str]) -> None:
         super().__init__()
         self._keymap = keymap
-        self.pages: tuple[str, ...] = ()
-        """Open pages."""
+        self.page = ""
+        """Open page."""
 
     def render(self) -> Content:
         tabs = [
             Content.styled(f" {page} ", "bold $primary on $panel")
-            if page in self.pages
+            if page == self.page
             else Content(f" {page} ").stylize(f"@click=app.do('panels', '{page}')")
             for page in PAGES
         ]
         left = Content("").join(tabs)
         right = Content.assemble(
-            (shown_keys("panels", self._keymap), "bold $primary"), (" close" if PAGES[-1] in self.pages else " next", "$quiet")
+            (shown_keys("panels", self._keymap), "bold $primary"), (" close" if PAGES[-1] == self.page else " next", "$quiet")
         )
         gap = self.size.width - left.cell_length - right.cell_length
         return Content.assemble(left, " " * gap, right) if gap > 0 else left
@@ -91,8 +84,7 @@ class SidePanel(Vertical):
         self._bar = PanelBar(keymap)
         self._view = LineView()
         self._drawn = 0.0
-        self._later: Timer | None = None
-        self._state: tuple[object, ...] = ()
+        self._drawn_in = (0, 0)
         self._diagnosed: tuple[tuple[Answer, int], Diagnosis] | None = None
         """Cached diagnosis of an answer, given the number of answers to compare it with."""
 
@@ -113,22 +105,15 @@ class SidePanel(Vertical):
     def next(self) -> None:
         """Show the next page, or close the panel after the last."""
         pages = ("", *PAGES)
-        at = pages.index(BOTH[-1] if self._together else self.page)
-        self.open(pages[(at + 1) % len(pages)])
+        self.open(pages[(pages.index(self.page) + 1) % len(pages)])
 
     def select(self, answer: Answer, index: int | None) -> None:
         """Show a run's step and its answer's figures; the latest ones if `index` is None."""
         self.selected = None if index is None else (answer, index)
         self.update(now=True)
 
-    @property
-    def _together(self) -> bool:
-        """Whether the open page shows both figures and tree."""
-        return self.page in BOTH and self._view.container_size.height >= TALL
-
     def update(self, now: bool = False) -> None:
-        """Redraw: at once if the state of the answer has changed, else at most every UPDATE_SECONDS. Costs nothing while the
-        panel is closed."""
+        """Redraw, at most every UPDATE_SECONDS while an answer is being written. Costs nothing while the panel is closed."""
         if not self.page or not self._view.container_size.width:  # not laid out yet: `on_resize` follows
             return
         dialogue = self.dialogue
@@ -136,38 +121,22 @@ class SidePanel(Vertical):
             self._transcript = dialogue.transcript
             self.selected = None
             now = True
-        state = (dialogue.phase, dialogue.paused, dialogue.method, dialogue.switching, self._room)
-        due = UPDATE_SECONDS - (monotonic() - self._drawn)
-        if now or dialogue.paused or state != self._state or due <= 0:
-            self._state = state
+        still = dialogue.phase != "writing" or dialogue.paused
+        if now or still or self._room != self._drawn_in or monotonic() - self._drawn >= UPDATE_SECONDS:
+            self._drawn_in = self._room
             self._drawn = monotonic()
-            if self._bar.pages != (pages := BOTH if self._together else (self.page,)):
-                self._bar.pages = pages
+            if self._bar.page != self.page:
+                self._bar.page = self.page
                 self._bar.refresh()
-                dialogue.watch("tree" in pages)
-            if self._later is not None:
-                self._later.stop()
-                self._later = None
-            lines = self.lines()
-            self._view.show([(), *lines] if self._spacious else lines)
-        elif self._later is None:
-            self._later = self.set_timer(due, self._late)
-
-    def _late(self) -> None:
-        self._later = None
-        self.update(now=True)
+            self._view.show(self.lines())
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self.update, now=True)
 
     @property
-    def _spacious(self) -> bool:
-        return self._view.container_size.height >= SPACIOUS
-
-    @property
     def _room(self) -> tuple[int, int]:
         """Cells and rows of a page."""
-        return self._view.cells, self._view.container_size.height - self._spacious
+        return self._view.cells, self._view.container_size.height
 
     def _answer(self) -> Answer | None:
         """Choose the answer to show: the inspected one, the one being written, or the last with a step."""
@@ -181,11 +150,6 @@ class SidePanel(Vertical):
         dialogue, (cells, height) = self.dialogue, self._room
         answer = self._answer()
         match self.page:
-            case "tree" | "numbers" if self._together:
-                figures = self._figures(answer, cells)
-                gaps = [at for at, row in enumerate(figures) if not row and at <= height // 2]
-                cut = gaps[-1] if gaps and len(figures) > height // 2 else len(figures)
-                return [*figures[:cut], (), *self._tree(answer, cells, height - cut - 1), *figures[cut:]]
             case "tree":
                 return self._tree(answer, cells, height)
             case "speed":
@@ -205,11 +169,8 @@ class SidePanel(Vertical):
                     keys=(shown_keys("draft_shorter", self._keymap), shown_keys("draft_longer", self._keymap)),
                 )
             case _:
-                return self._figures(answer, cells)
-
-    def _figures(self, answer: Answer | None, cells: int) -> list[StyledLine]:
-        last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""
-        return numbers_lines(answer, last, cells)
+                last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""
+                return numbers_lines(answer, last, cells)
 
     def _tree(self, answer: Answer | None, cells: int, height: int) -> list[StyledLine]:
         dialogue = self.dialogue

@@ -14,7 +14,7 @@ from ...text.cells import fit, one_line
 from ..actions.dispatch import runs
 from ..actions.switch import check_name
 from ..host import Host
-from ..transcript.line_view import LineView
+from ..transcript.rows import LineView
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class TranscriptKeys:
         place = mark.move(step)
         self._marked()
         if place is not None:
-            self._host.flash(mark.describe(place, self._host.live.keymap))
+            self._host.flash(Content.styled(f"message {place[0]} of {place[1]}", "$foreground"))
         elif step < 0:
             self._host.tell("There are no more messages that way.")
         else:

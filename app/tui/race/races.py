@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -12,22 +11,17 @@ from ....engine.options import find_server
 from ....errors import NotPossible, UserError
 from ...chat.methods import PLAIN
 from ...race.entry import RaceEntry, split_model
-from ...race.kept import KeptRace
 from ...race.race import FEWEST, MOST, Race
-from ...race.subject import describe_last_message, race_prompt, suggest_methods, warning
+from ...race.subject import race_prompt, suggest_methods, warning
 from ...settings import actions
 from ..actions.dispatch import is_command, pairs, runs
 from ..actions.export import Exports
-from ..actions.models import Models
 from ..actions.switch import method_items, method_settings
 from ..composer.starters import OPENINGS, STARTERS
 from ..host import Host
 
 if TYPE_CHECKING:
-    from ...race.choices import ModelChoice
-    from ...race.record import RaceRecord
     from .screen import RaceScreen
-    from .setup import LanePick
 
 USAGE = (
     "/race takes methods, each with its settings or on another model, and optionally a prompt: /race greedy lookup "
@@ -38,46 +32,32 @@ USAGE = (
 class Races:
     """Starts races and shows them: /race."""
 
-    def __init__(self, host: Host, models: Models, exports: Exports) -> None:
+    def __init__(self, host: Host, exports: Exports) -> None:
         self.host = host
-        self._models = models
         self._exports = exports
         self.screen: RaceScreen | None = None
         """Screen of the race, while there is one."""
-        self.closed_ids: set[int] = set()
-        """Ids of all closed races."""
-        exports.show_race = self.show_record
+        self.ids: set[int] = set()
+        """Ids of all commands of races, whose late events nothing else must see."""
 
     @property
     def running(self) -> bool:
         return self.screen is not None and (self.screen.race.running or self.screen.race.settling)
 
-    def entry(self, method: str, choice: ModelChoice | None = None) -> RaceEntry:
-        """Make an entry: a method with its settings in the chat, on a model."""
-        settings = dict(self.host.dialogue.settings.get(method, {}))
-        return RaceEntry(method, settings, choice.model, choice.backend) if choice is not None else RaceEntry(method, settings)
+    def entry(self, method: str) -> RaceEntry:
+        """Make an entry: a method with its settings in the chat."""
+        return RaceEntry(method, dict(self.host.dialogue.settings.get(method, {})))
 
     def _set_up(self, prompt: str) -> None:
         from .setup import RaceSetup
 
+        dialogue = self.host.dialogue
         text, messages, source = self._subject(prompt)
-        dialogue, keymap = self.host.dialogue, self.host.live.keymap
-
-        def start(lanes: list[LanePick]) -> None:
-            self.start([self.entry(method, choice) for method, choice in lanes], text, messages)
-
         source = " ".join(filter(None, (source, warning(dialogue))))
         drafters = [name for name, method in dialogue.methods.items() if method.group in ("draft model", "trained")]
         items = [item for item in method_items(dialogue) if not (item.reason and item.id in drafters)]  # they are not loaded
-        self.host.ask(RaceSetup(items, suggest_methods(dialogue), text, source, self._ask_model, keymap), start)
-
-    def _ask_model(self, title: str, added: Collection[str], note: str, then: Callable[[ModelChoice | None], None]) -> None:
-        from ...race.choices import chat_model_choice, find_choices
-        from .model import RaceModel
-
-        dialogue = self.host.dialogue
-        find = partial(find_choices, dialogue, self._models.library, self.host.live.settings.model_folders)
-        self.host.push_screen(RaceModel(title, added, note, chat_model_choice(dialogue), find, self.host.live.keymap), then)
+        setup = RaceSetup(items, suggest_methods(dialogue), text, source, self.host.live.keymap)
+        self.host.ask(setup, lambda lanes: self.start([self.entry(name) for name in lanes], text, messages))
 
     @runs(actions.RACE)
     def command(self, *arguments: str) -> None:
@@ -156,7 +136,7 @@ class Races:
         elif draft.strip() and not is_command(draft):
             subject, source = race_prompt(dialogue, draft), "Your message, which stays in the input box."
         else:
-            subject, source = race_prompt(dialogue, None), describe_last_message(dialogue)
+            subject, source = race_prompt(dialogue, None), "The last message of this chat."
         if subject is None:
             source = "An example. Type your own prompt, then press F5."
             subject = race_prompt(dialogue, (OPENINGS if dialogue.completes else STARTERS)[0].prompt)
@@ -164,16 +144,10 @@ class Races:
         return *subject, source
 
     def start(self, entries: Sequence[RaceEntry], prompt: str, messages: list[dict[str, str]]) -> None:
-        self.begin(Race(self.host.dialogue, prompt, messages, entries, self.closed_ids))
+        self.begin(Race(self.host.dialogue, prompt, messages, entries, self.ids))
 
     def begin(self, race: Race, caption: Widget | None = None) -> RaceScreen:
         """Start a race and show it."""
-        screen = self._show(race, caption)
-        race.start()
-        self.host.expect_events()
-        return screen
-
-    def _show(self, race: Race, caption: Widget | None = None) -> RaceScreen:
         from .screen import RaceScreen
 
         host = self.host
@@ -182,13 +156,10 @@ class Races:
         def close(_: None) -> None:
             self.screen = None
             race.close()  # it goes on taking the engine's events about its lanes
-            self.closed_ids |= race.ids
             host.changed()
 
         host.dialogue.listener = race.handle
         host.push_screen(screen, close)
+        race.start()
+        host.expect_events()
         return screen
-
-    def show_record(self, record: RaceRecord) -> None:
-        """Show a race from a file as it ended; a rerun is a race on its prompt alone."""
-        self._show(KeptRace(self.host.dialogue, record, self.closed_ids))

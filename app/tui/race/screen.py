@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
-from textual.timer import Timer
 from textual.widget import Widget
 
 from ...race.race import Race
@@ -26,7 +25,7 @@ from ..host import Host
 from ..keys import KeyBar, KeyContext, bindings_of, hints
 from .pane import RacePane
 from .photo_finish import PhotoFinish, too_close
-from .state import live_state, standings
+from .state import lane_figures, standings
 
 SIDE_BY_SIDE = 36
 """Fewest cells of a pane next to another."""
@@ -102,7 +101,6 @@ class RaceScreen(ClosingScreen[None]):
         self._stopping = False
         self._drawn = 0.0
         self._state: tuple[object, ...] = ()
-        self._later: Timer | None = None
 
     def compose(self) -> ComposeResult:
         yield self._header
@@ -126,18 +124,15 @@ class RaceScreen(ClosingScreen[None]):
         race = self.race
         self._stopping = self._stopping and race.running
         lanes = tuple(racer.done for racer in race.racers)
-        state = (race.running, race.settling, race.round, race.paused, race.pace, lanes)
-        due = FIGURES_SECONDS - (monotonic() - self._drawn)
-        full = now or state != self._state or due <= 0
+        state = (race.running, race.paused, race.pace, lanes)
+        full = now or state != self._state or not race.running or monotonic() - self._drawn >= FIGURES_SECONDS
         if full:
             self._state = state
             self._drawn = monotonic()
-        elif self._later is None:
-            self._later = self.set_timer(due, self._catch_up)
-        for i, (pane, racer) in enumerate(zip(self.panes, race.racers, strict=True)):
+        for pane, racer in zip(self.panes, race.racers, strict=True):
             unknown = racer.done and racer.answer.figures.certainty == "unknown"  # a server does not show its passes
-            figures = live_state(race, i) if full else pane.foot.state
-            pane.show(figures, racer.answer, note=racer.error or (SURE["unknown"] if unknown else ""))
+            figures = lane_figures(race, racer) if full else pane.foot.figures
+            pane.show(figures, racer.answer, racer.error or (SURE["unknown"] if unknown else ""))
         if full:
             self._header.say(*self._status())
             self._keys.key_context = self.key_context
@@ -145,10 +140,6 @@ class RaceScreen(ClosingScreen[None]):
             if over:
                 self._finish.show(standings(race))
             self._finish.set_class(over, "-shown")
-
-    def _catch_up(self) -> None:
-        self._later = None
-        self.refresh_race(now=True)
 
     def _status(self) -> tuple[str, str]:
         """Describe the state of the race in a word, with its style."""
@@ -205,19 +196,14 @@ class RaceScreen(ClosingScreen[None]):
         self.refresh_race(now=True)
 
     def action_pause(self) -> None:
-        if self.race.running:
-            served = [racer for racer in self.race.served if not racer.done]
-            if served and not self.race.paused:
-                can_wait = len(served) < sum(not racer.done for racer in self.race.racers)
-                wait = " The other panes wait." if can_wait else ""
-                self._host.tell(f"A server's answer cannot be paused; esc stops it.{wait}")
-                if not can_wait:
-                    return
+        if not self.race.running:
+            self._host.tell("Nothing is running. r runs the race again.")
+        elif self.race.served:
+            self._host.tell("A server's answer cannot be paused; esc stops it.")
+        else:
             self.race.pause()
             self._host.expect_events()
-        else:
-            self._host.tell("Nothing is running. r runs the race again.")
-        self.refresh_race(now=True)
+            self.refresh_race(now=True)
 
     def action_export(self) -> None:
         if not any(racer.answer.runs for racer in self.race.racers):

@@ -9,7 +9,7 @@ from ...render.inspection import RUN, inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
 from ...text.lines import PAD
 from ...theming.colouring import INKS, effective, ink_name
-from .line_view import LineView
+from .rows import LineView
 from .view import TranscriptView
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
-from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.segment import Segment
@@ -23,9 +21,6 @@ from ...text.cells import sanitise
 
 CODE_THEMES = {True: "github-dark", False: "default"}
 """Whether the page is dark → Pygments' colours for code."""
-
-DEEPEST = 18
-"""Level of nesting from which on the parser, which stops at 20, may have dropped something."""
 
 
 class PlainHeading(Heading):
@@ -139,40 +134,17 @@ def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: boo
         dark: whether the theme is dark.
 
     Returns:
-        the segments of each row, without blank rows at the start and the end; empty if text would be lost: nested deeper than
-        the parser goes, or with more columns or levels than the width has room for.
+        the segments of each row, without blank rows at the start and the end.
     """
     console = Console(
         file=io.StringIO(), width=cells, color_system="truecolor", force_terminal=True, theme=styles(variables), markup=False,
         highlight=False, emoji=False, legacy_windows=False,
     )  # fmt: skip
-    markdown = AnswerMarkdown(sanitise(text), CODE_THEMES[dark])
-    if any(token.level >= DEEPEST for token in markdown.parsed):
-        return []
     plain = Style(color=variables["foreground"])
     rows = [
         [Segment(segment.text, plain + segment.style if segment.style else plain) for segment in row if not segment.control]
-        for row in console.render_lines(markdown, pad=False)
+        for row in console.render_lines(AnswerMarkdown(sanitise(text), CODE_THEMES[dark]), pad=False)
     ]
     rows = [Segment.adjust_line_length(row, cells, pad=False) for row in rows]
-    while rows and not _text(rows[0]).strip():
-        del rows[0]
-    while rows and not _text(rows[-1]).strip():
-        del rows[-1]
-    return rows if _letters(_text(row) for row in rows) >= _letters(_contents(markdown.parsed)) else []
-
-
-def _letters(texts: Iterable[str]) -> Counter[str]:
-    return Counter(character for text in texts for character in text if character.isalnum())
-
-
-def _contents(tokens: Iterable[Token]) -> Iterator[str]:
-    for token in tokens:
-        if token.children and token.type == "inline":
-            yield from _contents(token.children)
-        else:
-            yield token.content
-
-
-def _text(row: list[Segment]) -> str:
-    return "".join(segment.text for segment in row)
+    filled = [n for n, row in enumerate(rows) if any(segment.text.strip() for segment in row)]
+    return rows[filled[0] : filled[-1] + 1] if filled else []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import ClassVar
@@ -13,7 +15,7 @@ from textual.binding import BindingType
 from textual.cache import LRUCache
 from textual.color import Color
 from textual.containers import ScrollableContainer
-from textual.geometry import Offset, Size
+from textual.geometry import Offset
 from textual.message import Message
 from textual.reactive import reactive
 from textual.selection import Selection
@@ -26,20 +28,24 @@ from ...render.thoughts import Thoughts
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Colouring, effective
 from ..keys import bindings_of
-from .cursor import Move, RunCursor
-from .find import TextFinder
-from .mark import MessageMark
+from .marks import MessageMark, Move, RunCursor, TextFinder
 from .painter import RowPainter
-from .stack import MARGIN, TOP, BlockStack
+from .rows import QuickRows
 
 MEASURE = 100
 """Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
 
-FIRST_SLICE, SLICE = 0.1, 0.03
-"""Longest time to render Markdown before the screen gets its turn, in seconds: at first, and later."""
+TOP = 1
+"""Blank rows above the first entry."""
+
+MARGIN = 3
+"""Cells left of the text, for the bar of a prompt."""
+
+SLICE = 0.05
+"""Longest time to render Markdown before the screen gets its turn, in seconds."""
 
 
-class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
+class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
     """The transcript on the screen, which follows its end until the user scrolls up."""
 
     DEFAULT_CSS = """
@@ -57,9 +63,20 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         *ScrollableContainer.BINDINGS,
     ]
 
+    following: reactive[bool] = reactive(True)
+    """Whether the view scrolls with new text."""
+    markdown: reactive[bool] = reactive(False)
+    """Whether finished answers are Markdown."""
     colouring: reactive[Colouring] = reactive[Colouring]("length")
     thoughts: reactive[Thoughts] = reactive[Thoughts]("folded")
     """State of thoughts that the user has neither opened nor folded."""
+
+    @dataclass
+    class Followed(Message):
+        """The view began or ceased to follow the end, or new text is out of sight (`fresh`)."""
+
+        following: bool
+        fresh: bool = False
 
     @dataclass
     class Inspected(Message):
@@ -77,75 +94,99 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.transcript = transcript
+        self.blocks: list[EntryBlock] = []
+        """Wrapped entries."""
+        self.tops: list[int] = []
+        """First row of each block."""
+        self.room = 0
+        """Blank rows below the last block, for the strip about a run."""
+        self._height = 0
+        self._cells = 0  # width that the blocks are wrapped at
         self._open = 0  # blocks before this one are closed
         self._strips: LRUCache[tuple[int, int, int, int], Strip] = LRUCache(1024)
         self._painter: RowPainter
         self._plain: Style
         self._styled_for: tuple[Mapping[str, str], Color] | None = None
-        self._resized: tuple[tuple[int, int], int] | None = None
-        """Block and offset at the top after the last resize, and their row."""
-        self._waiting: list[EntryBlock] = []
-        """Answers to render as Markdown, oldest first."""
-        self.cursor = RunCursor(self, lambda answer: self.post_message(self.Inspected(answer)))
+        self._anchor = 0, 0, -1
+        """Text kept in place last: its block, the characters above it in the block, and the first visible row then."""
+        self.cursor = RunCursor(self)
         self.mark = MessageMark(self)
         self.finder = TextFinder(self)
         self.draws = 0
         """Rows drawn so far, without those from the cache; for tests and benchmarks."""
+
+    @property
+    def margin(self) -> int:
+        return max(MARGIN, (self.size.width - self._cells) // 2)
+
+    def row_at(self, y: int) -> tuple[int, int] | None:
+        """Find the block of a row of the whole transcript, and the row in it."""
+        if not TOP <= y < self._height:
+            return None
+        index = bisect_right(self.tops, y) - 1
+        return index, y - self.tops[index]
+
+    # Contents
 
     def show(self, transcript: Transcript) -> None:
         """Show another transcript, from its end."""
         self.cursor.stop()
         self.mark.clear()
         self.finder.restart()
+        self._anchor = 0, 0, -1
         self.transcript = transcript
-        self._reset()
+        self._wrap()
         self.following = True
         self.to_end()
+
+    def _wrap(self) -> None:
+        """Wrap all entries."""
+        self.blocks = []
+        self.tops = []
+        self._open = 0
+        self._height = 0
+        self._strips.clear()
+        self.update_text(fresh=False)
+        if not self.blocks:
+            self._set_height(0)
+        self.refresh()
 
     def rewind(self, index: int) -> None:
         """Redraw from the entry at `index` on, after a change of the entries there."""
         self.cursor.stop()
         following, y = self.following, self.scroll_offset.y
         del self.blocks[index:], self.tops[index:]
+        self._anchor = 0, 0, -1
         self._open = min(self._open, index)
-        self._waiting = [block for block in self._waiting if block in self.blocks]
-        self._strips.clear()
         self.following = False  # else it would jump to the end of the shorter text for a moment
         self.update_text()
-        self._set_height(self.tops[-1] + self.blocks[-1].height if self.blocks else 0)
+        self._lay_out()
         if following:
             self.follow()
         else:
             self.jump_to(min(y, self.max_scroll_y))
-        self.refresh()
 
     def update_text(self, fresh: bool = True) -> None:
         """Show new text; `fresh` is False if it is only wrapped again."""
         if not self._cells:
             return
-        entries = self.transcript.entries
         changed: int | None = None
-        for index in range(self._open, len(entries)):
-            if index == len(self.blocks):
+        for index in range(self._open, len(self.transcript.entries)):
+            if new := index == len(self.blocks):
                 self.blocks.append(make_block(self.transcript, index, self._cells, self.thoughts))
                 self.tops.append(0)
-                first: int | None = 0
-                self.blocks[index].update()
-                if self.markdown and isinstance(entries[index], Answer):
-                    self._waiting.append(self.blocks[index])
-            else:
-                first = self.blocks[index].update()
-                entry = entries[index]
-                if isinstance(entry, Answer) and entry.done and entry.figures.certainty == "unknown":
+            block = self.blocks[index]
+            first = block.update()
+            if isinstance(block.entry, Answer) and block.closed and first is not None and not new:
+                if block.entry.figures.certainty == "unknown":
                     first = 0  # its runs may have lost their colours
                     self._strips.clear()
-                if self.markdown and first is not None:
-                    self._render_markdown(self.blocks[index])
-                    if self.blocks[index].rendered is not None:
-                        first = 0
+                if self.markdown:
+                    self._render_markdown(block)
+                    first = 0
             self.tops[index] = self.tops[index - 1] + self.blocks[index - 1].height if index else TOP
-            if first is not None and changed is None:
-                changed = self.tops[index] + first
+            if changed is None and (new or first is not None):
+                changed = self.tops[index] + (0 if new else first or 0)
         while self._open < len(self.blocks) and self.blocks[self._open].closed:
             self._open += 1
         if changed is None:
@@ -162,116 +203,27 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self.post_message(self.Followed(False, fresh=True))
             if self.scroll_offset.y > self.max_scroll_y:  # a thought was folded
                 self.jump_to(self.max_scroll_y)
-        if self._waiting:
-            self.call_later(self._render_more, FIRST_SLICE)
+        if self.markdown:
+            self.call_later(self._render_more)
         # Without the last row, which was blank and still is.
         self.refresh_lines(changed, max(1, max(height, before) - changed - 1))
 
-    def on_resize(self) -> None:
-        """Wrap the text again, and keep the row at the top unless the end is followed."""
-        cells = max(8, min(MEASURE, self.size.width - 2 * MARGIN))
-        if cells == self._cells:
-            self._strips.clear()
-            if self.following:
-                self.to_end()
-            self.cursor.resized()
-            return
-        following, anchor = self.following, self._anchor()
-        if self._resized is not None and self._resized[1] == self.scroll_offset.y:
-            anchor = self._resized[0]  # else several resizes would drift, each to the start of a row
-        self._cells = cells
-        self.screen.clear_selection()  # its rows have other text now
-        self._reset()
-        self.following = following
-        if following:
+    # Layout
+
+    def _set_height(self, height: int) -> None:
+        self._height = height
+        self.resize_content(height + self.room)
+
+    def make_room(self, rows: int) -> None:
+        self.room = rows
+        self._set_height(self._height)
+        if self.following:
             self.to_end()
-        elif anchor is not None:
-            index, offset = anchor
-            self.jump_to(self.tops[index] + self.blocks[index].row_at(offset))
-            self._resized = anchor, self.scroll_offset.y
-        self.cursor.resized()
-
-    def _anchor(self) -> tuple[int, int] | None:
-        """Find the block at the top of the view, and the offset in its text."""
-        if (place := self.row_at(self.scroll_offset.y)) is None:
-            return None
-        index, row = place
-        block = self.blocks[index]
-        if block.rendered is not None:  # Markdown has other rows: take the same share of the text
-            return index, int(row / block.height * sum(len(line.text) for line in block.flow.lines))
-        return index, block.offset(row)
-
-    def _reset(self) -> None:
-        self._waiting = []
-        self.blocks = []
-        self.tops = []
-        self._open = self._height = 0
-        self._strips.clear()
-        self.update_text(fresh=False)
-        if not self.blocks:
-            self.virtual_size = Size(self.size.width, 0)
-        self.refresh()
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Follow the end while it is in view."""
-        super().watch_scroll_y(old_value, new_value)
-        self.following = self.is_vertical_scroll_end
-        self.cursor.scrolled()
-
-    def follow(self) -> None:
-        self.cursor.stop()
-        super().follow()
-
-    def watch_markdown(self, markdown: bool) -> None:
-        """Redraw finished answers: the visible ones at once, the rest of a long chat bit by bit."""
-        self.cursor.leave()  # the mouse is over another text now
-        place = self._top_place()
-        for block in self.blocks:
-            block.rendered = None
-        self._waiting = []
-        if markdown:
-            middle = self.row_at(self.scroll_offset.y + self.size.height // 2)
-            first = len(self.blocks) if place is not None else 0
-            if middle is not None:
-                first = middle[0]
-            order = sorted(range(len(self.blocks)), key=lambda index: -abs(index - first))
-            self._waiting = [self.blocks[index] for index in order if isinstance(self.blocks[index].entry, Answer)]
-        self._render_more(FIRST_SLICE, place)
-
-    def _render_markdown(self, block: EntryBlock) -> None:
-        if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
-            from .markdown_rows import as_markdown, markdown_rows  # 20 ms, unused in most chats
-
-            block.colours = self.app.theme_variables
-            dark = self.app.current_theme.dark
-            block.rendered = markdown_rows(as_markdown(block.entry), self._cells, block.colours, dark) or None
-
-    def _render_more(self, seconds: float = SLICE, place: tuple[int, float] | None = None) -> None:
-        """Render waiting answers, the last first, for some seconds, then let the screen draw. The view stays at its top, or at
-        `place`."""
-        following, place = self.following, place or self._top_place()
-        deadline = monotonic() + seconds
-        while self._waiting and monotonic() < deadline:
-            self._render_markdown(self._waiting.pop())
-        self._lay_out_at(place, following)
-        if self._waiting:
-            self.set_timer(0.01, self._render_more)
-
-    def _top_place(self) -> tuple[int, float] | None:
-        """Find the block at the top of the view, and the share of it above the top."""
-        place = self.row_at(self.scroll_offset.y)
-        return None if place is None else (place[0], place[1] / self.blocks[place[0]].height)
-
-    def _lay_out_at(self, place: tuple[int, float] | None, following: bool) -> None:
-        """Lay out the blocks, and stay at the end or at a place."""
-        self._lay_out()
-        if following:
-            self.following = True
-            self.to_end()
-        elif place is not None:
-            self.jump_to(self.tops[place[0]] + round(place[1] * self.blocks[place[0]].height))
+        elif self.scroll_offset.y > self.max_scroll_y:
+            self.jump_to(self.max_scroll_y)
 
     def _lay_out(self) -> None:
+        """Place the blocks after a change of their heights."""
         top = TOP
         for index, block in enumerate(self.blocks):
             self.tops[index] = top
@@ -280,17 +232,97 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self._set_height(top if self.blocks else 0)
         self.refresh()
 
-    def watch_colouring(self) -> None:
-        self._styled_for = None
+    def on_resize(self) -> None:
+        """Wrap the text again for another width."""
+        cells = max(8, min(MEASURE, self.size.width - 2 * MARGIN))
+        if cells != self._cells:
+            self.screen.clear_selection()  # its rows have other text now
+            with self._keeping_place():
+                self._cells = cells
+                self._wrap()
+        else:
+            self._strips.clear()
+            if self.following:
+                self.to_end()
+        self.cursor.resized()
+
+    @contextmanager
+    def _keeping_place(self) -> Iterator[None]:
+        """Place the blocks after a change of their heights. The same text stays at the top, or the end while it is followed."""
+        following, place = self.following, self.row_at(max(TOP, self.scroll_offset.y))
+        if self._anchor[2] != self.scroll_offset.y and place is not None:
+            block = self.blocks[place[0]]
+            # Markdown has other rows: the same share of the text.
+            share = int(place[1] / block.height * _length(block))
+            self._anchor = place[0], block.offset(place[1]) if block.rendered is None else share, -1
+        yield
+        self._lay_out()
+        self.following = following
+        if following:
+            self.to_end()
+        elif place is not None:
+            index, offset, _ = self._anchor
+            block = self.blocks[index]
+            share = round(offset / max(1, _length(block)) * block.height)
+            self.jump_to(self.tops[index] + (block.row_at(offset) if block.rendered is None else share))
+            # Several changes in a row would drift, each to the start of a row.
+            self._anchor = index, offset, self.scroll_offset.y
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Follow the end while it is in view."""
+        super().watch_scroll_y(old_value, new_value)
+        self.following = self.is_vertical_scroll_end
+        self.cursor.scrolled()
+
+    def watch_following(self, following: bool) -> None:
+        self.post_message(self.Followed(following))
+
+    def follow(self) -> None:
+        """Scroll to the end, and end an inspection."""
+        self.cursor.stop()
+        self.to_end()
+        self.following = True
+
+    # Markdown
+
+    def watch_markdown(self, markdown: bool) -> None:
+        """Redraw finished answers: the visible ones at once, the rest of a long chat bit by bit."""
+        self.cursor.leave()  # the mouse is over another text now
+        with self._keeping_place():
+            for block in self.blocks:
+                block.rendered = None
+                block.colours = {}
+        self._render_more()
+
+    def _render_markdown(self, block: EntryBlock) -> None:
+        from .markdown_rows import as_markdown, markdown_rows  # 20 ms, unused in most chats
+
+        assert isinstance(block.entry, Answer)
+        block.colours = self.app.theme_variables
+        dark = self.app.current_theme.dark
+        block.rendered = markdown_rows(as_markdown(block.entry), self._cells, block.colours, dark) or None
+
+    def _render_more(self) -> None:
+        """Render finished answers, those in view first, for SLICE seconds, then let the screen draw."""
+        waiting = [i for i, block in enumerate(self.blocks) if not block.colours and _has_text(block)]
+        if not (self.markdown and waiting):
+            return
+        middle = self.row_at(self.scroll_offset.y + self.size.height // 2) or (len(self.blocks), 0)
+        deadline = monotonic() + SLICE
+        with self._keeping_place():
+            for index in sorted(waiting, key=lambda index: abs(index - middle[0])):
+                self._render_markdown(self.blocks[index])
+                if monotonic() > deadline:
+                    self.set_timer(0.01, self._render_more)
+                    break
 
     # Thoughts
 
     def watch_thoughts(self) -> None:
-        place, following = self._top_place(), self.following
-        for block in self.blocks:
-            block.thoughts = self.thoughts
-            block.fold(None)
-        self._lay_out_at(place, following)
+        with self._keeping_place():
+            for block in self.blocks:
+                block.thoughts = self.thoughts
+                block.fold(None)
         self.cursor.relocate()
 
     def fold(self, index: int | None = None) -> bool:
@@ -319,6 +351,9 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         return True
 
     # Drawing
+
+    def watch_colouring(self) -> None:
+        self._styled_for = None
 
     def render_line(self, y: int) -> Strip:
         return self.painted(y).apply_offsets(0, y + self.scroll_offset.y)
@@ -351,7 +386,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             strip = self._painter.selected(strip, *span, self.margin)
         return strip
 
-    # Inspection
+    # Keys and mouse
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable the moves from run to run during an inspection alone."""
@@ -368,19 +403,15 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.cursor.leave()
 
     def on_click(self, event: events.Click) -> None:
-        """Inspect the clicked run; a second click ends that, a double click selects a word, and the sign of variants turns to
-        another one."""
+        """Inspect the clicked run, or end that; open or fold a thought; turn to another variant."""
         place = self.row_at(event.y + self.scroll_offset.y)
         if place is not None and (step := step_at(self.blocks[place[0]], place[1], event.x - self.margin)):
             self.post_message(self.Turned(place[0], step))
             return
         if place is not None and self.blocks[place[0]].row(place[1]).kind == "thought":
-            event.prevent_default()  # as below
+            event.prevent_default()  # Textual selects everything at a double click
             self.fold(place[0])
             return
-        if event.chain == 2:
-            event.prevent_default()  # Textual selects everything
-            self.finder.select_word(event.x, event.y)
         spot = self.cursor.at(event.x, event.y)
         if event.chain > 1 or self.text_selection is not None or spot is None:
             return
@@ -415,6 +446,16 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
+
+
+def _length(block: EntryBlock) -> int:
+    """Count the characters of a block's last section."""
+    return sum(len(line.text) for line in block.flow.lines)
+
+
+def _has_text(block: EntryBlock) -> bool:
+    """Whether a block is a finished answer with text."""
+    return isinstance(block.entry, Answer) and block.closed and bool(block.entry.text.strip())
 
 
 def step_at(block: EntryBlock, row: int, cell: int) -> int:

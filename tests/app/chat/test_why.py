@@ -15,11 +15,9 @@ from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.chat.why import blame, diagnose
 from specchat.app.render.why_page import why_text
-from specchat.app.saved.chat_json import SavedChat, chat_json
+from specchat.app.saved.chat_json import SavedChat, chat_json, read_chat
 from specchat.backends.info import Capabilities, ModelInfo, ServerInfo
 from specchat.engine.messages import Finished, Started, StepRecord
-
-from ...fakes.saved import read_chat
 
 PLAIN = 0.010
 

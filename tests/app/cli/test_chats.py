@@ -15,11 +15,11 @@ from specchat.app.cli import start as launch
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import VERSION, Store, history_file
+from specchat.app.saved.chat_json import read_chat
 from specchat.app.settings.fields import Settings
 from specchat.app.tui import app as chat_module
 from specchat.errors import UserError
 
-from ...fakes.saved import read_chat
 from ...fakes.terminal import Tty
 from .conftest import Call
 

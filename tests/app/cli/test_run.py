@@ -20,6 +20,7 @@ import pytest
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.cli.oneshot import AnswerOutput
 from specchat.app.history.chats import Chats, reading
+from specchat.app.saved.chat_json import read_chat
 from specchat.app.terminal.ansi import colour_depth, run_colour
 from specchat.app.terminal.output import Notes
 from specchat.app.theming.colouring import ink_name
@@ -29,7 +30,6 @@ from ...cases import FULL
 from ...fakes.engines import COUNTING
 from ...fakes.model_servers import FakeServer, llama_server, of_words, serving, text_only, vllm
 from ...fakes.records import recorded_model
-from ...fakes.saved import read_chat
 from ...fakes.terminal import Terminal, Tty
 from ...fakes.thoughts import thinking_steps
 from .conftest import Call

@@ -33,7 +33,7 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceLane, RaceRecord
 from specchat.app.render.verdict import verdict_text
-from specchat.app.saved.chat_json import chat_json
+from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.app.text.cells import one_line, sanitise
 from specchat.app.theming.colouring import COLOURINGS, Colouring
 from specchat.app.theming.themes import STEPS, load_themes
@@ -45,7 +45,6 @@ from specchat.errors import UserError
 from ...cases import cases
 from ...fakes.hostile_text import CONTROLS, MARKUP, UNICODE, calm
 from ...fakes.races import run_lanes
-from ...fakes.saved import read_chat
 from ...fakes.thoughts import thinking_steps
 from ..conftest import facts
 
@@ -375,9 +374,9 @@ def spoilt(change: Callable[[Any], None]) -> str:
     ("change", "words"),
     [
         (lambda d: d.pop("entries"), "'entries' is missing"),
-        (lambda d: d.update(format="specchat race"), "'lanes' is missing"),
-        (lambda d: d.pop("format"), "no chat or race of this version"),
-        (lambda d: d.update(version=2), "no chat or race of this version"),
+        (lambda d: d.update(format="specchat race"), "no chat of this version"),
+        (lambda d: d.pop("format"), "no chat of this version"),
+        (lambda d: d.update(version=2), "no chat of this version"),
         (lambda d: d.update(model=3), "model: 3 is not dict"),
         (lambda d: d["entries"].append({"kind": "song"}), "entries[2]: it is no prompt, answer or notice"),
         (lambda d: d["entries"].append([]), "entries[2]"),

@@ -32,7 +32,6 @@ from specchat.app.text.cells import fit, one_line, sanitise, width
 from specchat.app.text.lines import cut, ends, line, paragraph
 from specchat.app.theming.themes import load_themes, read_theme
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.notify import sequence
 from specchat.app.tui.pickers.chats import drawn
 from specchat.app.tui.terminal_app import Harmless, harmless
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
@@ -142,17 +141,6 @@ def test_what_run_writes_on_a_terminal_has_no_sequences_but_its_own(text: str) -
     notes.progress(text)
     notes.sentence(text)
     assert calm(OWN.sub("", terminal.getvalue()), line=False)
-
-
-@CASES
-@given(TEXTS)
-def test_a_notification_ends_where_it_should(text: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TERM_PROGRAM", "iTerm.app")
-        patch.delenv("TMUX", raising=False)
-        patch.delenv("STY", raising=False)
-        written = sequence(text)
-    assert calm(written.removeprefix("\x1b]9;specchat: ").removesuffix("\x1b\\"))
 
 
 @CASES

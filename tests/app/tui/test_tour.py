@@ -279,7 +279,7 @@ async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live,
     async with app.run_test(size=SIZE) as pilot:
         engine.loaded()
         await settle(app, pilot)
-        assert "New here?" in str(app.chat_screen.query_one("#welcome-offer").content)
+        assert "New here?" in str(app.chat_screen.query_one("#welcome-text").content)
         await command(pilot, typed)
         await until(pilot, lambda: step(app) >= 1)
 

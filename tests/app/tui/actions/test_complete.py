@@ -316,7 +316,7 @@ CORRECTABLE = {
     "/export chat.exe": "ends in .exe",
     "/export nowhere/chat.html": "there is no such folder",
     "/export html two names": "quotes",
-    "/open": "/open takes one chat or race",
+    "/open": "/open takes one chat saved as JSON",
     "/open nothing.json": "There is no file",
     "/copy everything": "/copy code copies a block",
     "/model a b": "/model takes one name",

@@ -21,7 +21,6 @@ from specchat.app.tui.pickers.models import ModelsScreen
 from specchat.app.tui.pickers.search_screen import SearchScreen
 from specchat.app.tui.pickers.settings import SettingsScreen
 from specchat.app.tui.pickers.text import TextScreen
-from specchat.app.tui.race.model import RaceModel
 from specchat.app.tui.race.setup import RaceSetup
 
 from ....fakes.models.model_folders import make_home
@@ -88,9 +87,8 @@ async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, 
             await pilot.press(*keys.split())
             assert all(part in bar(app) for part in parts), bar(app)
 
-        await check("", "? help   tab starters   ^n next method")
-        await check("tab", "↑↓ choose   enter ask   esc back")
-        await check("escape h", "enter send   ^j new line")
+        await check("", "? help   ^n next method")
+        await check("h", "enter send   ^j new line")
         await check("backspace slash", "tab take")
         await pilot.press("backspace")
         await answering(app, pilot, engine, make_steps)
@@ -108,21 +106,6 @@ async def test_a_click_on_the_bar_does_what_the_key_does(make_chat: Make, engine
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         await pilot.click("#keys", offset=(str(bar(app)).index("methods") + 2, 0))
         assert isinstance(app.screen, Menu)
-
-
-async def test_starters_are_chosen_by_arrows_and_by_digits(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-        welcome = app.chat_screen.query_one("#welcome")
-        await pilot.press("down")
-        assert welcome.choices.has_focus
-        await pilot.press("down", "escape")
-        assert app.box.has_focus
-        await pilot.press("tab", "x")  # a letter types
-        assert app.box.text == "x"
-        await pilot.press("backspace", "tab", "2")
-        first = app.dialogue.transcript.entries[0]
-        assert first.text
-        assert app.box.has_focus
 
 
 async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any) -> None:
@@ -158,7 +141,7 @@ async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, 
 async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         for keys, title, first in (
-            ("", "A new chat", ["complete", "next_method"]),
+            ("", "A new chat", ["next_method", "method_menu"]),
             ("answer", "An answer is being written", ["cancel", "next_method"]),
             ("finish f7", "Inspecting a pass", []),
             ("escape f2", "Decoding method", ["menu_choose"]),
@@ -183,7 +166,6 @@ Pilot = Any
 WAYS: dict[type[FramedScreen[Any]], list[str]] = {
     Menu: ["f2"],
     RaceSetup: ["h", "f5"],
-    RaceModel: ["h", "f5", "m"],
     ModelsScreen: ["alt+m"],
     ChatsScreen: ["alt+h"],
     SettingsScreen: ["alt+o"],

@@ -107,15 +107,6 @@ def test_every_character_belongs_to_its_segment(parts: list[str], cells: int) ->
     assert texts == [part.replace("\n", "") for part in parts]
 
 
-@relaxed
-@given(st.text(st.sampled_from("ab c"), max_size=80), WIDTHS)
-def test_both_ways_of_wrapping_agree(text: str, cells: int) -> None:
-    # A wide character on a paragraph of its own changes nothing, but the other way is taken for a paragraph that has one.
-    from specchat.app.text.wrap import _ascii_breaks, _wide_breaks
-
-    assert _ascii_breaks(text, cells) == [end for end in _wide_breaks(text, cells) if end < len(text)]
-
-
 @pytest.mark.parametrize(
     ("text", "cells", "lines"),
     [
@@ -221,17 +212,3 @@ async def test_alone_it_asks_what_to_find(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), engine) as (app, pilot):
         await pilot.press("ctrl+f")
         assert app.box.text == "/find "
-
-
-@pytest.mark.parametrize(
-    ("text", "cell", "word"), [("漢字\tthe first", 1, "漢字"), ("漢字\tthe first", 12, "first"), ("a 👍🏽b c", 4, "b")]
-)
-async def test_a_double_click_selects_a_word(
-    make_chat: Make, engine: Any, make_steps: Make, text: str, cell: int, word: str
-) -> None:
-    async with chatting(make_chat(), size=(60, 20)) as (app, pilot):
-        await ask(pilot, engine, "Hello", make_steps(text))
-        view = app.chat_screen.view
-        at = (view.margin + cell, view.tops[1] - view.scroll_offset.y)
-        await pilot.click(view, at, times=2)
-        assert selected(app) == word

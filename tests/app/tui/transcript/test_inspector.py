@@ -128,8 +128,8 @@ async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_step
         runs = app.dialogue.transcript.answers()[0].runs
         cursor = app.chat_screen.view.cursor
         await pilot.press("f7")
-        assert cursor.spot == RunSpot(1, 9)
-        for keys, run in (("end left", 10), ("left left", 8), ("right", 9), ("home left", 0), ("right", 1), ("end right", 11)):
+        assert cursor.spot == RunSpot(1, 11), "the last in sight"
+        for keys, run in (("left", 10), ("left left", 8), ("right", 9), ("home left", 0), ("right", 1), ("end right", 11)):
             await pilot.press(*keys.split())
             assert cursor.spot == RunSpot(1, run)
             assert chosen(app).split() == runs[run].text.split()

@@ -12,8 +12,8 @@ from textual.selection import Selection
 
 from specchat.app.text.cells import width
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.transcript.line_view import LineView
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
+from specchat.app.tui.transcript.rows import LineView
 from specchat.engine.messages import StepRecord
 
 from ....cases import cases
@@ -84,20 +84,6 @@ def test_tables_and_code_fit(table: list[tuple[str, str, str]], code: str, cells
     lines = ["|a|b|c|", "|-|-:|:-:|", *(f"|{'|'.join(row)}|" for row in table), "", "```python", code, "```"]
     for row in rows("\n".join(lines), cells):
         assert sum(width(segment.text) for segment in row) <= cells
-
-
-@pytest.mark.parametrize(
-    ("text", "cells"),
-    [
-        ("> " * 40 + "deep", 100),
-        ("\n".join("  " * i + f"- item {i}" for i in range(30)), 100),
-        (f"|{'a|' * 30}\n|{'-|' * 30}\n|{'wide words|' * 30}", 20),
-        ("[only]: http://a.definition", 60),
-    ],
-    ids=["quotes", "lists", "columns", "definition"],
-)
-def test_what_would_lose_text_is_not_rendered(text: str, cells: int) -> None:
-    assert rows(text, cells) == []
 
 
 async def answered(pilot: Any, engine: Any) -> None:
