@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from textual import events
 from textual.content import Content
-from textual.geometry import Offset, Region, Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -71,11 +71,6 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
     def key(self) -> object:
         """Key of the item under the cursor."""
         return self._key_of(self.items[self.cursor]) if self.items else None
-
-    @property
-    def row(self) -> Offset:
-        """Start of the item under the cursor, on the terminal."""
-        return self.content_region.offset + Offset(0, self.cursor * self._rows - self.scroll_offset.y)
 
     @property
     def page(self) -> int:

@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.geometry import Offset
 from textual.widgets import Input, Static
 
 from ...settings.keymap import HELP, LISTS, shown_keys
@@ -76,8 +75,6 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         self.detail = Static(id="detail")
         self.note = Static(id="note")
         self._query = text
-        self._by_keys = False
-        """Whether the last key moved the cursor, rather than typed."""
 
     def compose(self) -> ComposeResult:
         with self.frame:
@@ -142,14 +139,9 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
 
     # The box
 
-    @property
-    def chosen_row(self) -> Offset | None:
-        return self.listed.row if self._by_keys and self.listed.item is not None else None
-
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        self._by_keys = False
         if event.value != self._query:  # Textual reports the initial text as well
             self._query = event.value
             self.search(event.value)
@@ -179,7 +171,6 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
             super().action_leave()
 
     def action_move(self, by: int) -> None:
-        self._by_keys = True
         self.listed.move(by)
 
     def action_page(self, direction: int) -> None:

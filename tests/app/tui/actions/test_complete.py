@@ -313,7 +313,7 @@ CORRECTABLE = {
     "/compare lokup": "lookup",
     "/compare recompute": "No cache",
     "/compare lookup max_ngram": "key=value",
-    "/export chat.exe": "ends in .exe",
+    "/export chat.exe": "has no format",
     "/export nowhere/chat.html": "there is no such folder",
     "/export html two names": "quotes",
     "/open": "/open takes one chat saved as JSON",
