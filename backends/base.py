@@ -7,7 +7,7 @@ below, so every method runs on every runtime. This module imports neither torch 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from .sessions.states import States
-    from .thinking.thoughts import Thoughts
+    from .thinking.split import Thoughts
 
 ROOT = -1
 """The parent of a node that continues the committed tokens."""
@@ -319,22 +319,15 @@ class Model(ABC):
         return no_variables(think, values)
 
     @abstractmethod
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], variables: Mapping[str, Any] | None = None) -> list[int]:
         """Encode a chat as token ids, up to where the assistant's next answer starts.
 
         Args:
             messages: the chat.
-            cancelled: polled while the model's chat template runs.
             variables: for the template, as `variables` gives them.
 
         Raises:
-            UserError: the model has no chat template, or the template rejects these messages, fails or does not finish.
-            Cancelled: `cancelled` answered True.
+            UserError: the model has no chat template, or the template rejects these messages or fails.
         """
 
     @abstractmethod

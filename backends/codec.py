@@ -69,18 +69,13 @@ class Codec(ABC):
     def encode(self, text: str) -> list[int]:
         """Encode plain text, with BOS if the model wants one, never with EOS: a prompt goes on."""
 
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], variables: Mapping[str, Any] | None = None) -> list[int]:
         """Encode a chat up to where the next answer starts (see `Template.render`). Protected tags become text where a
         message spells them."""
         if self._template is None:
             raise UserError("This model has no chat template. Use plain completion (--raw).")
         chat = [{name: marked(value, self._protected) for name, value in message.items()} for message in messages]
-        return self._encode_rendered(self._template.render(chat, cancelled, variables))
+        return self._encode_rendered(self._template.render(chat, variables))
 
     @abstractmethod
     def _encode_rendered(self, text: str) -> list[int]:
@@ -143,13 +138,8 @@ class CodecModel(Model):
     def variables(self, think: str, values: Mapping[str, Any]) -> dict[str, Any]:
         return self._codec.variables(think, values)
 
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        return self._codec.encode_chat(messages, cancelled, variables)
+    def encode_chat(self, messages: Sequence[Message], variables: Mapping[str, Any] | None = None) -> list[int]:
+        return self._codec.encode_chat(messages, variables)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self._codec.decode(tokens)

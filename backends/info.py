@@ -69,11 +69,6 @@ class Thinking:
     """Which of them the template takes by itself; empty if none of them says it."""
     marks: tuple[str, str] = ("", "")
     """Text that the model writes before and behind a thought."""
-    opened_by: Literal["model", "prompt", "closed"] = "model"
-    """Default: *model* writes the first mark if it wants to think; prompt: the prompt ends with that mark; closed: the
-    prompt says that nothing is thought."""
-    kept: Literal["none", "last", "all"] = "none"
-    """Thoughts of which earlier turns the template puts into the next prompt."""
     carrier: str = ""
     """Place of an earlier thought in the template: the message's field (`reasoning_content`, `thinking`, …), `parts` or
     `blocks` of the content, `content` (in the content itself), or empty for not at all."""

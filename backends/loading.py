@@ -70,18 +70,6 @@ def builtin_gguf(name: str = BUILTIN) -> Path:
     return folder.with_name(f"{folder.name}-Q8_0.gguf")
 
 
-def _on_llama(spec: str, options: LoadOptions) -> bool:
-    """Whether to run a built-in model on llama.cpp, where passes over several nodes save it nothing."""
-    if options.backend != "llama.cpp":
-        return False
-    if not builtin_gguf(spec).is_file():
-        raise UserError(
-            f"This installation does not have {spec} as a GGUF file ({builtin_gguf(spec)} is missing). Leave out "
-            "--backend, or create it in a clone with `python -m specchat.builtin.recipe.gguf_export`."
-        )
-    return True
-
-
 def _check_backend(spec: str, options: LoadOptions, gguf: bool) -> None:
     if options.backend == ("transformers" if gguf else "llama.cpp"):
         other = "GGUF files run on llama.cpp only" if gguf else "llama.cpp runs only GGUF files"
@@ -133,7 +121,7 @@ def find_model(
     shipped = spec in SHIPPED
     if not shipped:
         _check_backend(spec, first, gguf)
-    elif _on_llama(spec, first):
+    elif first.backend == "llama.cpp":  # where passes over several nodes save it nothing
         return _find_gguf(builtin_gguf(spec), spec, first, progress, cancelled)
     if spec.lower().endswith(".gguf"):
         return _find_gguf(user_path(spec), spec, first, progress, cancelled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ BENCH = "specchat-bench"
 
 MOST_BYTES = 500_000_000
 """Size of a file of records, or of a tokenizer, at most."""
+
+
+USUAL_ENDS = ("</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<eos>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,8 @@ def scan_transcripts(path: Path) -> tuple[list[RecordedAnswer], list[str]]:
         # Not splitlines: JSON may hold the line separators of Unicode as they are.
         lines = as_text(read_bytes(path, MOST_BYTES), "strict").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        problem = f"Cannot read {path} ({error.strerror})" if isinstance(error, OSError) else f"{path} is not UTF-8 text"
-        if isinstance(error, FileNotFoundError):
-            problem = f"There is no file {path}"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        problem = f"There is no file {path}" if isinstance(error, FileNotFoundError) else f"Cannot read {path} ({reason})"
         raise UserError(f"{problem}. Give a JSONL file of recorded prompts and responses.") from None
     records: list[RecordedAnswer] = []
     problems: list[str] = []
@@ -128,30 +131,20 @@ class FileTokenizer:
         from tokenizers import Tokenizer
 
         path = folder if folder.suffix == ".json" else folder / "tokenizer.json"
-        if not path.is_file():
-            raise UserError(f"There is no {path}. Give the folder that contains the model's tokenizer.json.")
         try:
             self._tokenizer = Tokenizer.from_buffer(read_bytes(path, MOST_BYTES))
         except Exception as error:  # the package raises bare Exception
-            raise UserError(f"Cannot read {path} as a tokenizer: {error}.") from None
-        self.eos_id = self._find_eos(path)
-
-    def _find_eos(self, path: Path) -> int:
-        """Find the id of the EOS token: by tokenizer_config.json, else by its usual names."""
-        names = ["</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<eos>"]
-        config = path.with_name("tokenizer_config.json")
-        if config.is_file():
-            try:
-                settings = read_json(config, MOST_BYTES)
-            except (OSError, ValueError):
-                raise UserError(f"{config} is not valid JSON. Download it again.") from None
-            token: Any = settings.get("eos_token") if isinstance(settings, dict) else None
-            names.insert(0, str(token.get("content") if isinstance(token, dict) else token))
-        for name in names:
-            eos: int | None = self._tokenizer.token_to_id(name)
-            if eos is not None:
-                return eos
-        raise UserError(f"{path} does not name an EOS token. Put a tokenizer_config.json with an eos_token next to it.")
+            raise UserError(f"Cannot read {path} as a tokenizer ({error}). Give the folder with the model's own.") from None
+        token: Any = None
+        with suppress(OSError, ValueError, AttributeError):
+            token = read_json(path.with_name("tokenizer_config.json"), MOST_BYTES).get("eos_token")
+        names = [str(token.get("content") if isinstance(token, dict) else token), *USUAL_ENDS]
+        ids = (self._tokenizer.token_to_id(name) for name in names)
+        eos = next((i for i in ids if i is not None), None)
+        if eos is None:
+            raise UserError(f"{path} does not name an EOS token. Put a tokenizer_config.json with an eos_token next to it.")
+        self.eos_id: int = eos
+        """The EOS token: by tokenizer_config.json, else by its usual names."""
 
     def encode(self, text: str, start: bool = True) -> list[int]:
         """Return token ids, with the BOS token in front, if there is one, where `start` is True. Special tokens in the text are

@@ -110,20 +110,19 @@ def encode_prompt(
     prompt: str | Sequence[Message] | Sequence[int],
     *,
     raw: bool = False,
-    cancelled: Callable[[], bool] | None = None,
     variables: Mapping[str, Any] | None = None,
 ) -> list[int]:
     """Encode a prompt as token ids. Text becomes a chat's first message, unless `raw` is set or the model has no chat template.
-    `cancelled`, `variables` and errors are those of `Model.encode_chat`."""
+    `variables` and errors are those of `Model.encode_chat`."""
     if isinstance(prompt, str):
         if raw or not model.info.has_template:
             return model.encode(prompt)
-        return model.encode_chat([{"role": "user", "content": prompt}], cancelled, variables)
+        return model.encode_chat([{"role": "user", "content": prompt}], variables)
     if prompt and isinstance(prompt[0], int):
         return [token for token in prompt if isinstance(token, int)]
     messages = [message for message in prompt if isinstance(message, Mapping)]
     if model.info.has_template and not raw:
-        return model.encode_chat(messages, cancelled, variables)
+        return model.encode_chat(messages, variables)
     return model.encode(_one_text(messages))
 
 

@@ -139,7 +139,6 @@ class Lanes:
         model: Model | None,
         request: Generate,
         drafts: Drafters | None = None,
-        cancelled: Callable[[], bool] | None = None,
         past: Past | None = None,
     ) -> None:
         """Begin an answer; the lane's cache keeps the beginning that it shares with the prompt.
@@ -148,7 +147,6 @@ class Lanes:
             model: the target.
             request: with the prompt.
             drafts: the drafters of a new lane.
-            cancelled: polled while the model's chat template runs.
             past: past answers to draft from.
         """
         lane = self._lanes.get(request.lane)
@@ -162,7 +160,7 @@ class Lanes:
         try:
             if model is None:
                 raise UserError("No model is loaded. Load one first.")
-            prompt = encode_request(model, request, cancelled)
+            prompt = encode_request(model, request)
             if lane is None:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, drafts)
             elif request.fresh:

@@ -204,15 +204,14 @@ def check_room(name: str, path: Path, options: LoadOptions, lanes: int) -> None:
         UserError: says what it needs, and what is free.
     """
     # They read files of all kinds: 10 ms that only a race with models need pay.
-    from ..backends.files.memory import USUAL, needs_of
-    from ..backends.files.model_card import read_card
+    from ..backends.files.model_card import USUAL, read_card
 
     card = read_card(path)
     if card.problem:  # the load itself words it better
         return
     gguf = card.backend == "llama.cpp"
     gpu, free, where = (_llama_room if gguf else _torch_room)(path, options)
-    model = needs_of(card).footprint(gpu=gpu, dtype=options.dtype, kv_type=options.kv_type)
+    model = card.needs.footprint(gpu=gpu, dtype=options.dtype, kv_type=options.kv_type)
     tokens = options.context or min(card.context or UNKNOWN_CONTEXT, options.context_at_most or UNKNOWN_CONTEXT)
     # llama.cpp allocates the whole context at once, transformers as it fills.
     needed = model.base + lanes * model.cache(tokens if gguf else min(tokens, USUAL))

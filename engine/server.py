@@ -140,7 +140,7 @@ class Server:
             case Count():
                 from .requests import count
 
-                self._outbox.post(count(models.local()[0], command, lambda: not self._commands.empty()))
+                self._outbox.post(count(models.local()[0], command))
             case CloseLane():
                 lanes.close_lane(command.lane)
                 if answers is not None:
@@ -160,7 +160,7 @@ class Server:
             self._outbox.post(Failed(command.id, "user", sentence))
             return
         past = self._past.get(model, command.past) if command.past else None
-        lanes.start(model, command, drafts, lambda: command.id in self._cancelled, past)
+        lanes.start(model, command, drafts, past)
 
     def _cancel(self, id: int, lanes: Lanes, models: Models) -> None:
         if models.answers is None or not models.answers.cancel(id):

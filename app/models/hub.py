@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Literal
 
 from ...backends.files.hub import fetch, look_up
-from ...backends.files.hub_listing import Offer, Repository
+from ...backends.files.hub_files import Offer, Repository
 from ...backends.loading import GGUF_ON_HUB
 from ...errors import Cancelled, UserError
 

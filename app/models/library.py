@@ -10,9 +10,8 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from ...backends.files.gguf_file import read_layout
 from ...backends.files.model_card import Card, read_card
-from ...backends.files.vocabulary import folder_source, folder_vocabulary, gguf_source, gguf_vocabulary
+from ...backends.files.vocabulary import read_vocabulary, vocabulary_source
 from ...backends.options import SHIPPED, pip_command
 from ...errors import UserError
 from ...plain_file import user_path
@@ -101,10 +100,9 @@ class Library:
     def _read_words(self, path: Path, _: object) -> Pieces | str:
         """Read a vocabulary; return the error message where it cannot be read."""
         try:
-            layout = read_layout(path)[0] if path.is_file() else None
-            digest = hashlib.blake2b(gguf_source(layout) if layout is not None else folder_source(path)).digest()
+            digest = hashlib.blake2b(vocabulary_source(path)).digest()
             if (vocabulary := self._shared.get(digest)) is None:
-                vocabulary = Pieces(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
+                vocabulary = Pieces(read_vocabulary(path))
                 self._shared[digest] = vocabulary
         except UserError as error:
             return str(error)

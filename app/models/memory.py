@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from ...backends.files.memory import USUAL, Needs
+from ...backends.files.model_card import USUAL, Needs
 from ...backends.options import LoadOptions
 from ..text.amounts import size_of
 

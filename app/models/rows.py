@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ...backends.files.memory import Needs, needs_of
-from ...backends.files.model_card import Card
+from ...backends.files.model_card import Card, Needs
 from ...backends.options import BUILTIN, LoadOptions
 from ..text.amounts import count_of, size_of, time_of
 from ..text.cells import fit, has_words, one_line, width
@@ -80,7 +79,7 @@ def fit_of(model: FoundModel, room: FreeMemory | None, options: LoadOptions) -> 
     """Judge whether a model on the disk fits; unknown as long as the free memory is."""
     if room is None or model.problem:
         return MemoryFit("unknown")
-    return judge(needs_of(model.card), room, options)
+    return judge(model.card.needs, room, options)
 
 
 def runtime_and_size(card: Card) -> str:

@@ -1,4 +1,4 @@
-"""Checks of a GGUF file before llama.cpp opens it, so that a fault becomes one sentence.
+"""The header of a GGUF file, read before llama.cpp opens it, so that a fault becomes one sentence.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -9,7 +9,7 @@ import mmap
 import re
 import struct
 from dataclasses import dataclass
-from math import isfinite
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,8 @@ ALIGNMENT = 32
 SHORT = 1024
 """Longest array that is read; of longer ones (the vocabulary) only the length is."""
 
-MOST_PAIRS, MOST_TENSORS, MOST_STRINGS, MOST_DIMENSIONS = 1 << 14, 1 << 17, 1 << 24, 4
-"""Limits beyond any real model, so that a damaged count does not take hours."""
-
 MOST_LAYERS = 512
 """Most layers in llama.cpp."""
-
-FLOAT32 = 0
-"""The ggml_type of norms."""
 
 STRING, ARRAY = 8, 9
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -76,9 +70,7 @@ class Header:
     def vocabulary(self) -> int:
         """Size of the vocabulary; 0 without a tokenizer."""
         tokens = self.metadata.get("tokenizer.ggml.tokens", ())
-        if isinstance(tokens, Long):
-            return tokens.length
-        return len(tokens) if isinstance(tokens, list) else 0
+        return tokens.length if isinstance(tokens, Long) else len(tokens)
 
     def per_layer(self, key: str, layers: int, default: int = 0) -> list[int]:
         """Read a hyperparameter that may differ from layer to layer."""
@@ -100,8 +92,8 @@ class Header:
         if not 0 < layers <= MOST_LAYERS:
             return 0, 0
         heads = self.per_layer("attention.head_count", layers)
-        kv_heads = self.per_layer("attention.head_count_kv", layers, heads[0] if heads else 0)
-        width = self.number("embedding_length") // max(heads[0] if heads else 1, 1)
+        kv_heads = self.per_layer("attention.head_count_kv", layers, heads[0])
+        width = self.number("embedding_length") // max(heads[0], 1)
         key, value = self.number("attention.key_length", width), self.number("attention.value_length", width)
         # Hybrids have attention in every fourth layer or so; most list it layer by layer.
         every = self.number("full_attention_interval") or 1
@@ -114,25 +106,18 @@ class Tensor:
     """One tensor in a file."""
 
     name: str
-    entry: bytes
-    """Its record in the header, without the offset at the end."""
+    shape: tuple[int, ...]
+    """Dimensions in torch's order, the length of a row last."""
+    kind: int
+    """Its ggml_type."""
     begin: int
     """Offset of its data from the start of the file, in bytes."""
-    length: int
-    """Bytes; 0 for an unknown type."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The dimensions in torch's order, the length of a row last."""
-        (name,) = struct.unpack_from("<Q", self.entry)
-        (dimensions,) = struct.unpack_from("<I", self.entry, 8 + name)
-        return struct.unpack_from(f"<{dimensions}Q", self.entry, 12 + name)[::-1]
-
-    @property
-    def kind(self) -> int:
-        """Its ggml_type."""
-        (kind,) = struct.unpack_from("<I", self.entry, len(self.entry) - 4)
-        return int(kind)
+    def length(self) -> int:
+        """Bytes of its data; 0 for an unknown type."""
+        elements, size = BLOCKS.get(self.kind, (1, 0))
+        return prod(self.shape) // elements * size
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,68 +126,52 @@ class Layout:
 
     file: Path
     header: Header
-    pairs: dict[str, bytes]
-    """Each metadata key's record as in the file: key, type, value."""
+    spans: dict[str, tuple[int, int]]
+    """Begin and end in the file of each metadata key's record: key, type, value."""
     tensors: list[Tensor]
 
 
-class _Truncated(Exception):
-    """The file is shorter than its header says."""
-
-
 class _Reader:
-    """Little-endian values one after the other."""
+    """Little-endian values one after the other. Beyond the end of the data, struct.error is raised."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data = data
         self.at = 0
 
     def take(self, code: str) -> Any:
-        size = struct.calcsize("<" + code)
-        if self.at + size > len(self.data):
-            raise _Truncated
         (value,) = struct.unpack_from("<" + code, self.data, self.at)
-        self.at += size
+        self.at += struct.calcsize("<" + code)
         return value
-
-    def skip(self, size: int) -> None:
-        if size > len(self.data) - self.at:
-            raise _Truncated
-        self.at += size
 
     def string(self) -> str:
         size = self.take("Q")
-        begin = self.at
-        self.skip(size)
-        return self.data[begin : self.at].decode("utf-8", "replace")
+        self.at += size
+        if self.at > len(self.data):
+            raise struct.error
+        return self.data[self.at - size : self.at].decode("utf-8", "replace")
 
-    def value(self, kind: int) -> Any:
-        if kind in SCALARS:
-            return self.take(SCALARS[kind])
+    def value(self) -> Any:
+        return self._value(self.take("I"))
+
+    def _value(self, kind: int) -> Any:
         if kind == STRING:
             return self.string()
         if kind != ARRAY:
-            raise ValueError(f"a value of type {kind}")
+            return self.take(SCALARS[kind])
         element, length = self.take("I"), self.take("Q")
         if length <= SHORT:
-            return [self.value(element) for _ in range(length)]
-        if element in SCALARS:
-            self.skip(length * struct.calcsize("<" + SCALARS[element]))
-        elif element == STRING and length <= MOST_STRINGS:
+            return [self._value(element) for _ in range(length)]
+        if element == STRING:
             self._skip_strings(length)
         else:
-            raise ValueError(f"an array of {length} values of type {element}")
+            self.at += length * struct.calcsize("<" + SCALARS[element])
         return Long(length)
 
     def _skip_strings(self, count: int) -> None:
         """Skip strings quickly: a vocabulary with its merges has some 300,000."""
-        data, at, end, unpack = self.data, self.at, len(self.data), struct.Struct("<Q").unpack_from
+        data, at, unpack = self.data, self.at, struct.Struct("<Q").unpack_from
         for _ in range(count):
-            if at + 8 > end:
-                raise _Truncated
             at += 8 + unpack(data, at)[0]
-        if at > end:
-            raise _Truncated
         self.at = at
 
 
@@ -212,15 +181,15 @@ def read_header(file: Path) -> Header:
     Raises:
         UserError: it is missing, damaged, or holds something else; says what to do.
     """
-    if not file.exists():
-        raise UserError(f"There is no file {file}. Check the path.")
-    if file.is_dir():
-        raise UserError(f"{file} is a folder. Give the GGUF file inside it.")
     layouts = read_layout(file)
-    first, *further = [part.header for part in layouts]
-    tensors = first.tensors + sum(other.tensors for other in further)
-    weight_bytes = first.weight_bytes + sum(other.weight_bytes for other in further)
-    return checked(file, Header(first.metadata, tensors, weight_bytes))
+    return checked(file, whole_header(layouts))
+
+
+def whole_header(layouts: list[Layout]) -> Header:
+    """Combine the headers of the parts of a model."""
+    headers = [layout.header for layout in layouts]
+    tensors = sum(header.tensors for header in headers)
+    return Header(headers[0].metadata, tensors, sum(header.weight_bytes for header in headers))
 
 
 def read_layout(file: Path) -> list[Layout]:
@@ -237,13 +206,10 @@ def read_layout(file: Path) -> list[Layout]:
     name, number, count = split[1], int(split[2]), int(split[3])
     if number != 1:
         raise UserError(f"{file} is part {number} of {count}. Give the first one, {name}-00001-of-{count:05}.gguf.")
-    parts = [layout]
-    for part in range(2, count + 1):
-        other = file.with_name(f"{name}-{part:05}-of-{count:05}.gguf")
-        if not other.is_file():
-            raise UserError(f"{file} needs {other.name} next to it, which is missing. Download all {count} parts.")
-        parts.append(_read(other))
-    return parts
+    later_parts = [file.with_name(f"{name}-{part:05}-of-{count:05}.gguf") for part in range(2, count + 1)]
+    if missing := [part.name for part in later_parts if not part.is_file()]:
+        raise UserError(f"{file} needs {missing[0]} next to it, which is missing. Download all {count} parts.")
+    return [layout, *map(_read, later_parts)]
 
 
 def _read(file: Path) -> Layout:
@@ -251,93 +217,54 @@ def _read(file: Path) -> Layout:
     try:
         with opened(file) as stream:
             magic = stream.read(8)
-            if magic[:4] != MAGIC:
+            version = int.from_bytes(magic[4:], "little")
+            if magic[:4] != MAGIC or version not in VERSIONS:
                 raise UserError(
-                    f"{file} is not a GGUF file (it begins with {magic[:4]!r}). Download it again, or convert the model with "
-                    "llama.cpp's convert_hf_to_gguf.py."
+                    f"{file} is not a GGUF file of version 2 or 3 (it begins with {magic!r}). Download it again, or convert "
+                    "the model with llama.cpp's convert_hf_to_gguf.py."
                 )
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _parse(file, data, len(data))
-    except _Truncated:
-        raise UserError(f"{file} is incomplete. Download it again.") from None
-    except (ValueError, struct.error, OverflowError, MemoryError, RecursionError) as error:
-        raise UserError(f"{file} is damaged ({error}). Download it again.") from None
+                return _parse(file, data)
+    except FileNotFoundError:
+        raise UserError(f"There is no file {file}. Check the path.") from None
     except OSError as error:
-        raise UserError(f"Cannot read {file} ({error.strerror or error}). Check its permissions.") from None
+        raise UserError(f"Cannot read {file} ({error.strerror or error}). Give a GGUF file that you may read.") from None
+    except (struct.error, ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError):
+        raise UserError(f"{file} is damaged or incomplete. Download it again.") from None
 
 
-def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
+def _parse(file: Path, data: mmap.mmap) -> Layout:
     reader = _Reader(data)
-    reader.skip(len(MAGIC))
-    version = reader.take("I")
-    if version not in VERSIONS:
-        if version and version & 0xFFFF == 0:
-            raise UserError(f"{file} is for big-endian machines. Download a little-endian version.")
-        raise UserError(
-            f"{file} is GGUF version {version}, but specchat reads versions 2 and 3. Download a newer file of the model."
-        )
+    reader.at = 8
     count, pairs = reader.take("Q"), reader.take("Q")
-    if pairs > MOST_PAIRS or count > MOST_TENSORS:
-        raise ValueError(f"{pairs} values and {count} tensors")
     metadata: dict[str, Any] = {}
     spans: dict[str, tuple[int, int]] = {}
     for _ in range(pairs):
         begin = reader.at
         key = reader.string()
-        metadata[key] = value = reader.value(reader.take("I"))
-        if any(
-            isinstance(number, float) and not isfinite(number) for number in (value if isinstance(value, list) else [value])
-        ):
-            raise ValueError(f"{key} is {value}")
-        spans[key] = (begin, reader.at)
-    records = [_tensor(reader) for _ in range(count)]
+        metadata[key] = reader.value()
+        spans[key] = begin, reader.at
+    records = []
+    for _ in range(count):
+        name = reader.string()
+        shape = [reader.take("Q") for _ in range(reader.take("I"))][::-1]
+        records.append((name, tuple(shape), reader.take("I"), reader.take("Q")))
     alignment = metadata.get("general.alignment", ALIGNMENT)
-    if not isinstance(alignment, int) or alignment < 1:
-        raise ValueError(f"an alignment of {alignment}")
     base = -(-reader.at // alignment) * alignment
-    tensors = [Tensor(name, entry, base + offset, length) for name, entry, offset, length in records]
-    if narrow := next(
-        (number.name for number in tensors if number.name.endswith("norm.weight") and number.kind != FLOAT32), ""
-    ):
-        raise ValueError(f"{narrow} is not in float32")  # llama.cpp ends the process over it
-    if any(tensor.begin + tensor.length > size for tensor in tensors):
-        raise _Truncated
-    header = Header(metadata, count, sum(tensor.length for tensor in tensors))
-    return Layout(file, header, {key: data[a:b] for key, (a, b) in spans.items()}, tensors)
-
-
-def _tensor(reader: _Reader) -> tuple[str, bytes, int, int]:
-    """Read the next tensor's name, record without the offset, offset, and length."""
-    begin = reader.at
-    name = reader.string()
-    elements = 1
-    dimensions = reader.take("I")
-    if dimensions > MOST_DIMENSIONS:
-        raise ValueError(f"a tensor of {dimensions} dimensions")
-    for _ in range(dimensions):
-        elements *= reader.take("Q")
-    block, block_bytes = BLOCKS.get(reader.take("I"), (1, 0))
-    entry = reader.data[begin : reader.at]
-    return name, entry, reader.take("Q"), elements // block * block_bytes
+    tensors = [Tensor(name, shape, kind, base + offset) for name, shape, kind, offset in records]
+    if any(tensor.begin + tensor.length > len(data) for tensor in tensors):
+        raise ValueError("its data ends too early")
+    return Layout(file, Header(metadata, count, sum(tensor.length for tensor in tensors)), spans, tensors)
 
 
 def checked(file: Path, header: Header) -> Header:
     """Return the header if it is a language model's.
 
     Raises:
-        UserError: it belongs to something else; says what.
+        UserError: it belongs to something else, such as a vision projector or an adapter.
     """
-    what = {"mmproj": "a vision projector", "adapter": "a LoRA adapter", "imatrix": "an importance matrix"}
-    kind = "mmproj" if header.architecture == "clip" else str(header.metadata.get("general.type", "model"))
-    problem = ""
-    if kind in what:
-        problem = f"contains {what[kind]}, not a language model. Give the model's own file."
-    elif not header.architecture:
-        problem = "does not state its architecture. Download another file of the model."
-    elif header.tensors == 0:
-        problem = "contains only a vocabulary and no weights. Download the file with the model's weights."
-    elif header.metadata.get("tokenizer.ggml.model", "none") in ("none", "no_vocab"):
-        problem = "contains no tokenizer. Download another file of the model."
-    if problem:
-        raise UserError(f"{file} {problem}")
+    kind = "mmproj" if header.architecture == "clip" else header.metadata.get("general.type", "model")
+    tokenizer = header.metadata.get("tokenizer.ggml.model", "none") not in ("none", "no_vocab")
+    if kind != "model" or not (header.architecture and header.tensors and tokenizer):
+        raise UserError(f"{file} is no language model with weights and tokenizer (type {kind}). Give the model's own file.")
     return header

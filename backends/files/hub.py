@@ -21,8 +21,7 @@ from typing import IO, Any
 from ...errors import Cancelled, UserError
 from ...plain_file import hub_cache, user_path
 from ..options import BUILTIN, LoadOptions, StageProgress
-from .hub_files import cached, fit
-from .hub_listing import Offer, Repository
+from .hub_files import Offer, Repository, cached
 
 POLL_SECONDS = 0.1
 """Time between checks whether a request was cancelled."""
@@ -53,14 +52,10 @@ def locate(
     folder = user_path(spec)
     if os.path.exists(folder):  # False for a name that is too long, where Path's raises
         return folder
-    if not _REPOSITORY.fullmatch(spec) or spec.startswith((".", "/")):
-        if "/" in spec or "\\" in spec or spec.startswith((".", "~")):
-            raise UserError(
-                f"There is no folder {spec}. Check the path, or use `{BUILTIN}`, the model that ships with specchat."
-            )
+    if not _REPOSITORY.fullmatch(spec) or spec.startswith("."):
         raise UserError(
-            f"There is no model {spec!r}. Give a folder, or owner/name for a model on the Hub; `{BUILTIN}` is the one that "
-            "ships with specchat."
+            f"There is no model or folder {spec}. Give a folder, or owner/name for a model on the Hub; `{BUILTIN}` ships with "
+            "specchat."
         )
     return fetch(spec, options.revision, progress, cancelled)
 
@@ -84,8 +79,6 @@ def fetch(
         UserError, Cancelled: as `locate`.
     """
     repository, _, quantization = spec.partition(":")
-    if revision is not None and not fit(revision):
-        raise UserError(f"{revision!r} is not a revision. Give a branch, a tag or a commit.")
     in_cache = cached(repository, quantization, revision)
     if in_cache is not None and revision and re.fullmatch("[0-9a-f]{40}", revision):
         return in_cache  # a commit does not change

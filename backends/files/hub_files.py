@@ -1,16 +1,20 @@
-"""Choice of a model's files in a repository on the Hub, and their places in huggingface_hub's cache, without importing it."""
+"""A model's files in a repository on the Hub and in huggingface_hub's cache, without importing it: which to fetch, and offers
+of its weights in safetensors, or of its GGUF files by quantization."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any, Literal
 
 from ...errors import UserError, shell_line
 from ...plain_file import hub_cache, read_text
-from .checkpoint import PICKLES
+from .checkpoint import ITEM_BYTES, PICKLES
+from .model_card import config_cache_numbers, config_context, quantization_in
 
 WANTED = ("*.json", "*.safetensors", "*.model", "*.jinja", "merges.txt", "vocab.txt", "*.tiktoken")
 """Configuration, safetensors weights and tokenizer; other runtimes' weights and pickles stay where they are."""
@@ -26,6 +30,45 @@ PART = re.compile(r"-\d{5}-of-\d{5}$")
 
 INCOMPLETE = ".incomplete"
 """The end of the name of an unfinished file in huggingface_hub's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One version of a model that can be fetched."""
+
+    spec: str
+    """The name that loads it: `owner/name`, or `owner/name:Q4_K_M`."""
+    kind: Literal["safetensors", "gguf"]
+    quantization: str
+    files: tuple[str, ...]
+    size: int
+    """Bytes of all its files."""
+    weights: int
+    """Bytes of its weights."""
+    cached: int
+    """Bytes of all its files that are in the cache."""
+
+    @property
+    def here(self) -> bool:
+        """Whether nothing is left to fetch."""
+        return self.cached >= self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository on the Hub."""
+
+    name: str
+    commit: str
+    architecture: str = ""
+    parameters: int = 0
+    context: int = 0
+    cache_numbers: int = 0
+    """Numbers in its KV cache for each token, as in a model's card; 0 if unknown."""
+    gated: bool = False
+    offers: tuple[Offer, ...] = ()
+    remark: str = ""
+    """The reason that it offers nothing, as a sentence."""
 
 
 def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str]:
@@ -89,9 +132,6 @@ def one_line(message: object) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)[:300]
 
 
-# The cache
-
-
 def repository_folder(name: str) -> Path:
     """Return a repository's folder in the cache."""
     return hub_cache().resolve() / f"models--{name.replace('/', '--')}"
@@ -133,3 +173,66 @@ def cached(repository: str, quantization: str, revision: str | None) -> Path | N
         if quantization and (files := files_of(quantization, ggufs(snapshot))):
             return snapshot / files[0]
     return None
+
+
+def describe(name: str, info: Any, files: Mapping[str, int], config: Mapping[str, Any]) -> Repository:
+    """List the offers of a repository.
+
+    Args:
+        name: the repository's.
+        info: huggingface_hub's ModelInfo.
+        files: its files → bytes.
+        config: the repository's config.json; empty if it cannot be read, as in a gated repository.
+    """
+    gguf = info.gguf or {}
+    snapshot = repository_folder(name) / "snapshots" / info.sha
+    dtypes = info.safetensors.parameters if info.safetensors else {}
+
+    def offer(spec: str, kind: Literal["safetensors", "gguf"], quantization: str, names: Sequence[str]) -> Offer:
+        return Offer(
+            spec=spec,
+            kind=kind,
+            quantization=one_line(quantization),
+            files=tuple(sorted(names)),
+            size=sum(files[file] for file in names),
+            weights=sum(files[file] for file in names if file.endswith((".safetensors", ".gguf"))),
+            cached=sum(files[file] for file in names if (snapshot / file).exists()),
+        )
+
+    plain, offers = plain_files(files), []
+    if any(file.endswith(".safetensors") for file in plain):
+        most = max(dtypes, key=lambda kind: dtypes[kind] * ITEM_BYTES.get(kind, 1), default="")
+        offers.append(offer(name, "safetensors", most, plain))
+    quantized = [offer(f"{name}:{short}", "gguf", kind, names) for short, kind, names in _quantizations(files)]
+    offers += sorted(quantized, key=lambda offer: (offer.weights, offer.spec))
+    pickled = any(file.endswith((".bin", ".pt", ".pth", ".ckpt")) for file in files)
+    remark = "only pickled weights, which can run code when opened" if pickled else "neither safetensors weights nor GGUF files"
+    return Repository(
+        name=name,
+        commit=info.sha,
+        architecture=one_line(config.get("model_type") or gguf.get("architecture") or ""),
+        parameters=info.safetensors.total if info.safetensors else gguf.get("total", 0),
+        context=config_context(config) or gguf.get("context_length", 0),
+        cache_numbers=config_cache_numbers(config),
+        gated=bool(info.gated),
+        offers=tuple(offers),
+        remark="" if offers else f"It has {remark}.",
+    )
+
+
+def _quantizations(files: Iterable[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the GGUF models among files: the shortest name that leads to one, its quantization, and its files."""
+    groups: dict[str, list[str]] = {}
+    for file in files:
+        if file.endswith(".gguf") and not matches(file.rpartition("/")[2], IGNORED):
+            groups.setdefault(PART.sub("", file.removesuffix(".gguf")), []).append(file)
+    models = [file for names in groups.values() for file in names]
+    used: set[str] = set()
+    # The plain one of several (model-Q8_0 beside model-UD-Q8_0) has the short name.
+    for stem in sorted(groups, key=lambda stem: (len(stem), stem)):
+        kind, words = quantization_in(stem.rpartition("/")[2]), re.split(r"[-./]", stem)
+        shorts = [kind or words[-1], *("-".join(words[-count:]) for count in range(2, len(words) + 1))]
+        free = (short for short in shorts if short.upper() not in used and files_of(short, models) == sorted(groups[stem]))
+        if short := next(free, ""):
+            used.add(short.upper())
+            yield short, kind or short, groups[stem]

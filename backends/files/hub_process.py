@@ -10,18 +10,14 @@ so incomplete files are deleted before the process ends.
 
 from __future__ import annotations
 
-import errno
-import io
 import json
 import os
-import re
 import shutil
-import socket
-import ssl
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from glob import escape
@@ -29,12 +25,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...errors import UserError, counted
-from ...plain_file import hub_cache
+from ...errors import UserError
+from ...plain_file import FULL, hub_cache
 from ..options import BUILTIN
-from .hub_files import INCOMPLETE, chosen, fit, one_line, repository_folder
-from .hub_listing import MOST_SIZE, Repository, describe
-from .model_card import MOST_CONFIG, parse_config
+from .hub_files import INCOMPLETE, Repository, chosen, describe, fit, one_line, repository_folder
 
 TELL_SECONDS = 0.1
 """Time between two reports of progress."""
@@ -45,8 +39,6 @@ CHUNK = 1 << 16
 STALE_SECONDS = 3600
 """Age from which an unfinished file belongs to a process that was killed."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -56,97 +48,58 @@ class Hub:
     Args:
         spec: `owner/name`, or `owner/name:Q4_K_M`.
         revision: a branch, tag or commit; None for the default branch.
-
-    Raises:
-        UserError: huggingface_hub cannot be set up in this environment.
     """
 
     def __init__(self, spec: str, revision: str | None) -> None:
+        from huggingface_hub import HfApi, constants
+
         self.spec = spec
         self.revision = revision
         repository, _, quantization = spec.partition(":")
         self.repository = repository
         self.quantization = quantization
-        self.folder = repository_folder(self.repository)
-        try:
-            from huggingface_hub import HfApi, constants
-        except ValueError as error:
-            raise UserError(
-                f"huggingface_hub cannot read one of its environment variables ({one_line(error)}). Check those that begin "
-                "with HF_."
-            ) from None
-        self.constants = constants
+        self.folder = repository_folder(repository)
         constants.DOWNLOAD_CHUNK_SIZE = CHUNK
         address = urlsplit(constants.ENDPOINT)
-        self.host = one_line(address.netloc.rpartition("@")[2])
         # Others could read a token sent by plain http. None is the token that is set or stored.
         private = address.scheme == "https" or address.hostname in ("localhost", "127.0.0.1", "::1")
-        self.token: bool | None = None if private else False
-        self.api = HfApi(endpoint=constants.ENDPOINT, token=self.token)
-        self.info: Any = None
-        """The Hub's description of the repository (ModelInfo)."""
+        self.access: dict[str, Any] = {"endpoint": constants.ENDPOINT, "token": None if private else False}
+        self.api = HfApi(**self.access)
         self.files: dict[str, int] = {}
-        """Its files → bytes."""
-        self.done = self.total = 0
-        """Bytes fetched, and in all."""
+        """The repository's files → bytes."""
+        self.total = 0
+        """Bytes to fetch."""
         self._earlier: set[Path] = set()
         """Unfinished files of other processes."""
 
-    def read(self) -> None:
-        """Ask for the repository's description and files."""
-        from huggingface_hub.errors import HfHubHTTPError
-        from huggingface_hub.file_download import REGEX_COMMIT_HASH
-        from huggingface_hub.utils import get_session, validate_repo_id  # type: ignore[attr-defined]
+    def read(self) -> Any:
+        """Ask for the repository's description (ModelInfo) and files."""
+        from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
+        from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
         validate_repo_id(self.repository)
-        try:
-            get_session()
-        except (ImportError, ValueError, OSError) as error:  # an invalid proxy address or certificate file
-            raise UserError(
-                f"This shell's connection settings cannot be used ({one_line(error)}). Check HTTPS_PROXY, ALL_PROXY and "
-                "SSL_CERT_FILE."
-            ) from None
-        try:
-            self.info = self.api.model_info(
-                self.repository, revision=self.revision, files_metadata=True, timeout=self.constants.HF_HUB_ETAG_TIMEOUT
-            )
-            for sibling in self.info.siblings:
-                if fit(sibling.rfilename):
-                    whole = isinstance(sibling.size, int) and 0 <= sibling.size <= MOST_SIZE
-                    self.files[sibling.rfilename] = sibling.size if whole else 0
-            if not REGEX_COMMIT_HASH.fullmatch(self.info.sha):
-                raise ValueError
-        except HfHubHTTPError:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise UserError(self._foreign("a model description")) from None
+        info = self.api.model_info(self.repository, revision=self.revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT)
+        self.files = {file.rfilename: file.size or 0 for file in info.siblings or () if fit(file.rfilename)}
+        return info
 
     def listing(self) -> Repository:
         """List the repository's offers."""
-        self.read()
+        from huggingface_hub import hf_hub_download
+
+        info = self.read()
         config: dict[str, Any] = {}
-        if 0 < self.files.get("config.json", 0) <= MOST_CONFIG:
-            with suppress(Exception):  # as in a gated repository
-                config = parse_config(self._config())
-        return describe(self.repository, self.info, self.files, config)
-
-    def _config(self) -> bytes:
-        from huggingface_hub import hf_hub_url
-        from huggingface_hub.file_download import http_get
-        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
-
-        file = io.BytesIO()
-        url = hf_hub_url(self.repository, "config.json", revision=self.info.sha, endpoint=self.constants.ENDPOINT)
-        http_get(url, file, headers=build_hf_headers(token=self.token))
-        return file.getvalue()
+        with suppress(Exception), tempfile.TemporaryDirectory() as folder:  # as in a gated repository
+            file = hf_hub_download(self.repository, "config.json", revision=info.sha, cache_dir=folder, **self.access)
+            config = json.loads(Path(file).read_bytes())
+        return describe(self.repository, info, self.files, config)
 
     def fetch(self, tell: Tell) -> Path:
         """Fetch the model into the cache; return its folder, or its first GGUF file."""
         from huggingface_hub import snapshot_download
 
-        self.read()
+        info = self.read()
         names = chosen(self.repository, self.quantization, list(self.files))
-        snapshot = self.folder / "snapshots" / self.info.sha
+        snapshot = self.folder / "snapshots" / info.sha
         needed = {name: self.files[name] for name in names if not (snapshot / name).exists()}
         self.total = sum(needed.values())
         tell({"done": 0, "total": self.total})
@@ -159,31 +112,26 @@ class Hub:
         finished = threading.Event()
 
         def report() -> None:
+            highest = 0
             while not finished.wait(TELL_SECONDS):
                 done = sum(size for name, size in needed.items() if (snapshot / name).exists())
                 for part in self.unfinished():
                     with suppress(OSError):
                         done += part.stat().st_size
-                self.done = max(self.done, min(done, self.total))
-                tell({"done": self.done, "total": self.total})
+                highest = max(highest, min(done, self.total))
+                tell({"done": highest, "total": self.total})
 
         reporting = threading.Thread(target=report, daemon=True)
         reporting.start()
         try:
+            patterns = [escape(name) for name in names]
             folder = snapshot_download(
-                self.repository,
-                revision=self.revision,
-                allow_patterns=[escape(name) for name in names],
-                cache_dir=self.folder.parent,
-                endpoint=self.constants.ENDPOINT,
-                token=self.token,
-                etag_timeout=self.constants.HF_HUB_ETAG_TIMEOUT,
+                self.repository, revision=self.revision, allow_patterns=patterns, cache_dir=self.folder.parent, **self.access
             )
         finally:
             finished.set()
             reporting.join()
-        if self.total:
-            tell({"done": self.total, "total": self.total})
+        tell({"done": self.total, "total": self.total})
         return Path(folder) / names[0] if self.quantization else Path(folder)
 
     def _parts(self) -> Iterator[Path]:
@@ -195,11 +143,9 @@ class Hub:
 
     def sentence(self, error: BaseException) -> str:
         """Explain an error, and what to do about it."""
-        import httpx2
-        from huggingface_hub import errors, get_token
+        from huggingface_hub import errors
 
         name, causes = self.repository, list(_causes(error))
-        unsent = f" Your token was not sent to {self.host}, which is not https." if self.token is False and get_token() else ""
         for cause in causes:
             match cause:
                 case UserError():
@@ -209,73 +155,23 @@ class Hub:
                 case errors.OfflineModeIsEnabled():
                     return f"{name} is not in the cache, and HF_HUB_OFFLINE is set. Unset it to ask the Hub."
                 case errors.GatedRepoError():
-                    return (
-                        f"{name} requires you to accept its licence. Do so on its page on the Hub, then run `hf auth "
-                        f"login`.{unsent}"
-                    )
+                    return f"{name} requires you to accept its licence. Do so on its page on the Hub, then run `hf auth login`."
                 case errors.RevisionNotFoundError():
                     return f"{name} has no revision {self.revision!r}. Check the branch, tag or commit."
                 case errors.RepositoryNotFoundError():
                     return (
                         f"There is no model {name} on the Hub, or it is private. Check the name, or run `hf auth login` if it "
-                        f"is yours.{unsent}"
+                        "is yours."
                     )
-                case errors.FileMetadataError():
-                    return self._foreign("a file")
                 case errors.HfHubHTTPError():
-                    return self._status(cause.response.status_code, unsent)
+                    return f"The Hub refuses {name} ({cause.response.status_code}). Run `hf auth login`, or try again later."
                 case OSError() if cause.errno in FULL:
-                    return (
-                        f"The disk with {self.folder.parent} is full. Free about {_bytes(self.total - self.done)} and load "
-                        f"{name} again; files that are whole stay."
-                    )
-        broken = next((cause for cause in causes if isinstance(cause, httpx2.TransportError)), None)
-        if broken is None:
-            text = one_line(error) if isinstance(error, OSError) else f"{type(error).__name__}: {one_line(error)}"
-            return f"Could not download {self.spec} ({text}). Check HF_ENDPOINT, HF_HUB_CACHE and the free disk space."
-        reason = self._reason(broken, causes)
-        if self.info is None:
-            return (
-                f"{self.spec} is not in the cache, and the Hub cannot be reached ({reason}). Check the connection, or use "
-                f"`{BUILTIN}`, which ships with specchat."
-            )
-        return f"The download of {self.spec} broke off ({reason}). Load it again; files that are whole stay."
-
-    def _foreign(self, expected: str) -> str:
+                    return f"The disk with {self.folder.parent} is full. Free some space and load {name} again."
+        reason = one_line(causes[-1])
         return (
-            f"{self.host} sent something that is not {expected}, so nothing was downloaded. If this network needs a login, log "
-            "in with a browser; otherwise check HF_ENDPOINT."
+            f"Could not reach or read {self.spec} on the Hub ({reason}). Check the connection and HF_ENDPOINT, and try again; "
+            f"files that are whole stay. `{BUILTIN}` ships with specchat."
         )
-
-    def _status(self, status: int, unsent: str) -> str:
-        name = self.repository
-        if status in (401, 403):
-            return (
-                f"The Hub denies access to {name} ({status}). Run `hf auth login` with an account that may read it, and check "
-                f"HF_TOKEN if that is set.{unsent}"
-            )
-        if status == 429:
-            return (
-                f"The Hub limits how often it is asked, and refuses {name} for now (429). Try again in some minutes; `hf auth "
-                "login` raises the limit."
-            )
-        return f"The Hub answered {status} for {name}. Try again later, or use `{BUILTIN}`."
-
-    def _reason(self, broken: BaseException, causes: Sequence[BaseException]) -> str:
-        """Explain why a connection could not be made, or ended."""
-        import httpx2
-
-        for cause in causes:
-            match cause:
-                case httpx2.ProxyError():
-                    return f"the proxy does not let it through, {one_line(cause)}: check HTTPS_PROXY"
-                case httpx2.TimeoutException():
-                    return "no answer in time"
-                case socket.gaierror():
-                    return f"no address is known for {self.host}"
-                case ssl.SSLError():
-                    return f"its certificate or encryption is not accepted, {one_line(cause)}"
-        return re.sub(r"^\[Errno -?\d+\] ", "", one_line(broken))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -287,37 +183,22 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def _require_room(spec: str, needed: int) -> None:
     """Refuse a download for which the disk is too small."""
     cache = hub_cache().resolve()
-    for folder in (cache, *cache.parents):
-        with suppress(OSError):
-            free = shutil.disk_usage(folder).free
-            break
-    else:
-        return
+    free = shutil.disk_usage(next(folder for folder in (cache, *cache.parents) if folder.exists())).free
     if needed > free:
         raise UserError(
-            f"{spec} needs {_bytes(needed)} of disk space, but {cache} has {_bytes(free)} free. Free some space, or set "
-            "HF_HOME to a folder on another disk."
+            f"{spec} needs {needed / 1e9:.1f} GB of disk space, but {cache} has {free / 1e9:.1f} GB free. Free some space, or "
+            "set HF_HOME to a folder on another disk."
         )
-
-
-def _bytes(count: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return counted(int(count), "byte")
 
 
 def answer(request: dict[str, Any], tell: Tell, on_start: Callable[[Hub], None] = lambda _: None) -> None:
     """Carry out a request and report through `tell`; `on_start` is called with its Hub first."""
+    hub = Hub(request.get("fetch") or request["list"], request.get("revision"))
+    on_start(hub)
     try:
-        hub = Hub(request.get("fetch") or request["list"], request.get("revision"))
-        on_start(hub)
-        try:
-            tell({"path": str(hub.fetch(tell))} if "fetch" in request else asdict(hub.listing()))
-        except Exception as error:
-            tell({"error": hub.sentence(error)})
-    except UserError as error:
-        tell({"error": str(error)})
+        tell({"path": str(hub.fetch(tell))} if "fetch" in request else asdict(hub.listing()))
+    except Exception as error:
+        tell({"error": hub.sentence(error)})
 
 
 def _end_with_input(hub: Hub) -> None:

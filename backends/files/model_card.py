@@ -1,11 +1,10 @@
-"""A model's card, read from its files before anything is loaded: kind, parameters, sizes and memory.
-
-Only headers are read, never weights. They were written by others: sizes are bounded, and nothing is trusted.
+"""A model's card, read from its files before anything is loaded: kind, parameters, sizes; and an estimate of its memory: the
+weights (on the CPU transformers holds floating-point numbers in 32 bits unless a dtype is set), SPARE of them for passes, and
+the KV cache of each conversation. Only headers are read, never weights.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -20,9 +19,9 @@ from ..heads.formats import Format
 from ..heads.gguf_format import read_gguf_format
 from ..heads.mtp.format import FLOATS, OwnLayers, in_folder, in_gguf
 from ..info import token_id
-from .checkpoint import ITEM_BYTES, check_folder, header, quantization_problem, read_json, tokenizer_problem
-from .checkpoint import MOST_CONFIG as MOST_CONFIG
-from .gguf_file import Header, Tensor, checked, read_layout
+from ..options import INT8
+from .checkpoint import ITEM_BYTES, check_folder, header, read_json, tokenizer_problem
+from .gguf_file import checked, read_layout, whole_header
 
 FILE_TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
@@ -37,6 +36,67 @@ WRITES = re.compile(r"CausalLM|LMHead|ForConditionalGeneration")
 
 MOST_TOKENS = 1 << 31
 """Limit of a token id in a GGUF file, whose vocabulary is not read."""
+
+
+USUAL = 8192
+"""Tokens of a long conversation: for a cache that grows as it fills, or if no context is set."""
+
+SPARE = 0.05
+"""Memory of a pass, as a share of the weights'."""
+
+KV_BYTES = {"f32": 4.0, "float32": 4.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32, "q4_0": 18 / 32}
+"""Bytes of a number in llama.cpp's KV cache; types not here take 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The memory of a loaded model."""
+
+    weights: int
+    """Bytes."""
+    widened: bool
+    """Whether they take more than on the disk, as 32-bit numbers."""
+    token: float
+    """Bytes of a KV cache for each token; 0 if unknown."""
+
+    @property
+    def base(self) -> int:
+        """Bytes without any KV cache."""
+        return int(self.weights * (1 + SPARE))
+
+    def cache(self, tokens: int) -> int:
+        """Estimate the bytes of a KV cache of `tokens` tokens."""
+        return int(self.token * tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The figures of a model, from its card or the Hub, that its memory depends on."""
+
+    backend: str
+    weights: int
+    """Bytes on the disk."""
+    held: int
+    """Bytes once loaded as 32-bit numbers; the same as `weights` if they are quantized."""
+    context: int
+    cache_numbers: int
+    """Numbers in its KV cache for each token, about."""
+
+    def footprint(self, *, gpu: bool, dtype: str = "auto", kv_type: str = "auto") -> Footprint:
+        """Estimate the memory with these options of a load.
+
+        Args:
+            gpu: whether it is loaded onto a GPU.
+            dtype, kv_type: as in LoadOptions.
+        """
+        if self.backend == "llama.cpp":
+            kind = dtype if kv_type == "auto" else kv_type
+            return Footprint(self.weights, False, self.cache_numbers * KV_BYTES.get(kind, 2.0))
+        wide = dtype == "float32" or (dtype == "auto" and not gpu)
+        weights = self.held if wide else self.weights
+        if dtype == INT8:
+            weights = self.held // 4
+        return Footprint(weights, weights > self.weights, self.cache_numbers * (4.0 if wide else 2.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +135,11 @@ class Card:
     problem: str = ""
     """The reason that it cannot be loaded, as a sentence; empty if there is none."""
 
+    @property
+    def needs(self) -> Needs:
+        """The figures that its memory depends on."""
+        return Needs(self.backend, self.size, self.weight_bytes(4), self.context, self.cache_numbers)
+
     def weight_bytes(self, item_bytes: int | None = None) -> int:
         """Count the bytes of the weights once loaded.
 
@@ -89,64 +154,35 @@ def read_card(path: Path) -> Card:
     gguf = path.is_file() or path.suffix.lower() == ".gguf"
     try:
         return _gguf_card(path) if gguf else _folder_card(path)
-    except UserError as error:
-        problem = str(error)
     except Exception as error:  # a foreign file must not end the list
-        problem = f"Cannot read {path} ({type(error).__name__}). Download it again."
-    return Card(path, "llama.cpp" if gguf else "transformers", size=_size(path), problem=problem)
-
-
-def _size(path: Path) -> int:
-    try:
-        if path.is_file():
-            return path.stat().st_size
-        return sum(file.stat().st_size for file in path.glob("*.safetensors"))
-    except OSError:
-        return 0
+        problem = str(error) if isinstance(error, UserError) else f"Cannot read {path} ({type(error).__name__})."
+    files = [path] if gguf else path.glob("*.safetensors")
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return Card(path, "llama.cpp" if gguf else "transformers", size=size, problem=problem)
 
 
 def _gguf_card(file: Path) -> Card:
     layouts = read_layout(file)
-    first = layouts[0].header
+    whole = checked(file, whole_header(layouts))
     tensors = [tensor for layout in layouts for tensor in layout.tensors]
-    weights = sum(layout.header.weight_bytes for layout in layouts)
-    keys, values = first.cache_numbers()
-    problem = ""
-    try:
-        checked(file, Header(first.metadata, len(tensors), weights))
-    except UserError as error:
-        problem = str(error)
-    head = read_gguf_format(layouts) if not problem else None
+    head = read_gguf_format(layouts)
     return Card(
         path=file,
         backend="llama.cpp",
-        architecture=head.title if head is not None else first.architecture,
-        parameters=sum(elements(tensor) for tensor in tensors),
-        quantization=_file_type(first, file),
-        size=weights,
-        context=first.number("context_length"),
-        cache_numbers=keys + values,
-        width=first.number("embedding_length"),
-        layers=max(0, first.number("block_count") - first.number("nextn_predict_layers")),
-        vocabulary=first.vocabulary,
-        mtp=in_gguf(first, {tensor.name for tensor in tensors}),
+        architecture=head.title if head is not None else whole.architecture,
+        parameters=sum(prod(tensor.shape) for tensor in tensors),
+        quantization=FILE_TYPES.get(whole.metadata.get("general.file_type", -1)) or quantization_in(file.name),
+        size=whole.weight_bytes,
+        context=whole.number("context_length"),
+        cache_numbers=sum(whole.cache_numbers()),
+        width=whole.number("embedding_length"),
+        layers=max(0, whole.number("block_count") - whole.number("nextn_predict_layers")),
+        vocabulary=whole.vocabulary,
+        mtp=in_gguf(whole, {tensor.name for tensor in tensors}),
         tied=all(tensor.name != "output.weight" for tensor in tensors),
         head=head,
-        pard=token_id(first.metadata.get("tokenizer.ggml.mask_token_id"), MOST_TOKENS) is not None,
-        problem=problem,
+        pard=token_id(whole.metadata.get("tokenizer.ggml.mask_token_id"), MOST_TOKENS) is not None,
     )
-
-
-def elements(tensor: Tensor) -> int:
-    """Count the numbers in a tensor of a GGUF file."""
-    return prod(tensor.shape)
-
-
-def _file_type(header: Header, file: Path) -> str:
-    kind = header.metadata.get("general.file_type")
-    if isinstance(kind, int) and kind in FILE_TYPES:
-        return FILE_TYPES[kind]
-    return quantization_in(file.name)
 
 
 def quantization_in(name: str) -> str:
@@ -161,32 +197,31 @@ def _folder_card(folder: Path) -> Card:
     files = check_folder(folder)
     config = read_json(folder / "config.json")
     text = _text_config(config)
-    kinds: Counter[str] = Counter()
-    size = floats = float_bytes = parameters = 0
+    kinds: Counter[str] = Counter()  # dtype → bytes
     for file in files:
         for tensor in header(file).values():
-            kind, (begin, end) = str(tensor["dtype"]), tensor["data_offsets"]
-            count = (end - begin) // ITEM_BYTES.get(kind, 1)
-            kinds[kind] += end - begin
-            size += end - begin
-            parameters += count
-            if kind in FLOATS:
-                floats += count
-                float_bytes += end - begin
+            begin, end = tensor["data_offsets"]
+            kinds[str(tensor["dtype"])] += end - begin
+    counts = {kind: size // ITEM_BYTES.get(kind, 1) for kind, size in kinds.items()}
     most_common = kinds.most_common(1)[0][0] if kinds else ""
+    floats = sum(count for kind, count in counts.items() if kind in FLOATS)
     card = Card(
-        path=folder, backend="transformers", quantization=most_common, size=size, floats=floats, float_bytes=float_bytes
+        path=folder,
+        backend="transformers",
+        quantization=most_common,
+        size=kinds.total(),
+        floats=floats,
+        float_bytes=sum(size for kind, size in kinds.items() if kind in FLOATS),
     )
     head = read_format(folder, files)
     if head is not None:
         return replace(card, architecture=head.title, parameters=floats, head=head)
-    quantized = config.get("quantization_config")
-    method = str(quantized.get("quant_method", "")) if isinstance(quantized, Mapping) else ""
+    method = str(config.get("quantization_config", {}).get("quant_method", ""))
     layers, vocabulary = _number(text, "num_hidden_layers", "n_layer"), _number(text, "vocab_size")
     return replace(
         card,
-        architecture=_name(config),
-        parameters=parameters,
+        architecture=str(config.get("model_type") or next(iter(config.get("architectures") or ()), "")),
+        parameters=sum(counts.values()),
         quantization=method or most_common,
         context=config_context(config),
         cache_numbers=config_cache_numbers(config),
@@ -199,18 +234,6 @@ def _folder_card(folder: Path) -> Card:
     )
 
 
-def parse_config(data: bytes) -> dict[str, Any]:
-    """Parse a config.json.
-
-    Raises:
-        ValueError, RecursionError: it is not a JSON object.
-    """
-    config = json.loads(data)
-    if not isinstance(config, dict):
-        raise ValueError("not an object")
-    return config
-
-
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = config.get("text_config")
     return inner if isinstance(inner, Mapping) else config
@@ -220,14 +243,9 @@ def _number(config: Mapping[str, Any], *keys: str) -> int:
     """Return the first of some entries that is a plausible number; 0 if there is none."""
     for key in keys:
         value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 40:
+        if isinstance(value, int) and 0 < value < 1 << 40:
             return value
     return 0
-
-
-def _name(config: Mapping[str, Any]) -> str:
-    built = config.get("architectures")
-    return str(config.get("model_type") or (built[0] if isinstance(built, list) and built else ""))
 
 
 def config_context(config: Mapping[str, Any]) -> int:
@@ -244,8 +262,10 @@ def config_cache_numbers(config: Mapping[str, Any]) -> int:
 
 
 def _problem(config: Mapping[str, Any], folder: Path) -> str:
-    built = config.get("architectures")
-    names = [str(name) for name in built] if isinstance(built, list) else []
+    names = [str(name) for name in config.get("architectures") or ()]
     if config.get("is_encoder_decoder") is True or (names and not any(WRITES.search(name) for name in names)):
         return f"It is not a causal language model ({', '.join(names)}), so it cannot generate text."
-    return quantization_problem(config) or tokenizer_problem(folder)
+    mlx = config.get("quantization")
+    if "quantization_config" not in config and isinstance(mlx, Mapping) and "group_size" in mlx:
+        return "Its weights are quantized for MLX, which specchat does not run. Download the original or a GGUF version."
+    return tokenizer_problem(folder)

@@ -25,9 +25,6 @@ MODEL = "application/vnd.ollama.image.model"
 PARAMETERS = "application/vnd.ollama.image.params"
 """Media type of the parameters."""
 
-MOST = 2000
-"""Most models that are listed."""
-
 SERVICE = Path("/usr/share/ollama/.ollama/models")
 """The folder of the service on Linux."""
 
@@ -49,23 +46,16 @@ def listed(folder: Path) -> Iterator[tuple[str, Path]]:
         OSError: the folder may not be read.
     """
     manifests = folder / "manifests"
-    count = 0
     for host in sorted(manifests.iterdir()):
         for file in sorted(host.glob("*/*/*")):
-            if count == MOST:
-                return
-            blob = None
-            with suppress(UserError):
-                blob = _blob(folder, file)
-            if blob is not None:
-                count += 1
+            if (blob := _blob(folder, file)) is not None:
                 yield _name(file.relative_to(manifests).parts), blob
 
 
 def parameters(spec: str) -> dict[str, Any]:
     """Read Ollama's parameters of a fetched model (temperature, top_k …); empty if they cannot be read."""
     for folder in folders():
-        with suppress(UserError, OSError, ValueError):
+        with suppress(OSError, ValueError):
             if (blob := _blob(folder, folder.joinpath("manifests", *_whole(spec)), PARAMETERS)) is not None:
                 content = read_json(blob)
                 return content if isinstance(content, dict) else {}
@@ -93,35 +83,20 @@ def locate_ollama(spec: str) -> Path:
         raise UserError(f"{spec!r} is not an Ollama model name. Write ollama:NAME:TAG, as shown by `ollama list`.")
     for folder in folders():
         if (blob := _blob(folder, folder.joinpath("manifests", *whole))) is not None:
-            if not os.access(blob, os.R_OK):
-                raise UserError(
-                    f"{spec} is in {folder}, which you may not read. Pull it as your own user, or get permission to read "
-                    "the folder."
-                )
             return blob
     name = spec.removeprefix(PREFIX)
-    raise UserError(f"Ollama does not have {name} here. Download it with `{shell_line('ollama', 'pull', name)}`.")
+    command = shell_line("ollama", "pull", name)
+    raise UserError(f"Ollama does not have {name} here, where you may read it. Download it with `{command}`.")
 
 
 def _blob(folder: Path, manifest: Path, kind: str = MODEL) -> Path | None:
-    """Find the file of a media type that a manifest names; None if either is missing."""
-    try:
-        layers: Any = read_json(manifest).get("layers", ())
-        for layer in layers:
+    """Find the file of a media type that a manifest names; None if either is missing or cannot be read."""
+    with suppress(OSError, ValueError, AttributeError, TypeError):
+        for layer in read_json(manifest).get("layers", ()):
             digest = _DIGEST.fullmatch(str(layer.get("digest"))) if layer.get("mediaType") == kind else None
             if digest is not None and (blob := folder / "blobs" / f"sha256-{digest[1]}").is_file():
                 return blob
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise _unreadable(manifest, error.strerror or str(error)) from None
-    except (ValueError, AttributeError, TypeError):
-        raise _unreadable(manifest, "it is damaged") from None
     return None
-
-
-def _unreadable(manifest: Path, why: str) -> UserError:
-    return UserError(f"Cannot read Ollama's manifest {manifest} ({why}). `ollama pull` writes it again.")
 
 
 def _name(parts: tuple[str, ...]) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from ...errors import UserError, first_line
 
 Kind = Literal["json_schema", "json_object", "regex", "grammar"]
-
-MOST_TEXT = 1_000_000
-"""Longest schema, regex or grammar, in characters."""
 
 NAMES: Mapping[str, str] = {
     "json_schema": "The schema",
@@ -25,33 +22,6 @@ NAMES: Mapping[str, str] = {
 
 TIGHT: dict[str, Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """White space as `json.dumps` writes it: all punctuation is forced, and a weak model cannot write spaces for ever."""
-
-NEWEST = 2020
-"""The draft of JSON schema for a schema that names none."""
-
-SINCE = {
-    **dict.fromkeys(("const", "contains", "propertyNames"), 6),
-    **dict.fromkeys(("if", "then", "else"), 7),
-    **dict.fromkeys(("dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$anchor"), 2019),
-    **dict.fromkeys(("prefixItems", "$dynamicRef"), 2020),
-}
-"""Words of later drafts → the first draft that has them."""
-
-MAPPINGS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-VALUES = ("const", "enum", "default", "examples")
-
-WORDS = re.compile(r'"([^"]+)"')
-
-EXPLANATIONS = {
-    "^Unimplemented keys": "uses {0}, which cannot be enforced here. Remove it, and check the answer yourself.",
-    "^oneOf constraints": "uses oneOf with alternatives that overlap, which cannot be enforced here. Use anyOf instead.",
-    "^Unknown format: (.*)": "uses the format {1!r}, which cannot be enforced here. Use a pattern instead.",
-    "^Resource '(.*)' is not present": "refers to {1}, and nothing is fetched. Put that part under $defs.",
-    "^Pointer '(.*)' does not exist": "refers to #{1}, which it does not have. Add it there.",
-    "^Unsatisfiable schema: (.*)": "contradicts itself, so no answer can match it: {1}.",
-    "too (?:big|large|complex|many)|limit|fuel": "is too large to follow ({1}). Use a smaller part of it.",
-}
-"""Matches an error of llguidance → its explanation, with the quoted words, the groups and the error itself as arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +67,6 @@ class Constraint:
         """
         from llguidance import LLMatcher
 
-        if len(self.text) > MOST_TEXT:
-            raise UserError(
-                f"{NAMES[self.kind]} has {len(self.text):,} characters, more than {MOST_TEXT:,}. Use a smaller part of it."
-            )
         match self.kind:
             case "json_schema" | "json_object":
                 return LLMatcher.grammar_from_json_schema(json.dumps(self.schema), overrides=cast("Any", TIGHT))
@@ -139,14 +105,10 @@ class Constraint:
 
     def refused(self, message: str) -> UserError:
         """Explain an error message of llguidance."""
-        name = NAMES[self.kind]
         lines = [line.strip() for line in message.strip().splitlines() if line.strip()] or ["unknown"]
         first = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
         first = re.sub(r"^at \d+\(\d+\): ", "", first).rstrip(".")
-        for pattern, explanation in EXPLANATIONS.items():
-            if match := re.search(pattern, first):
-                return UserError(f"{name} {explanation.format(' and '.join(WORDS.findall(first)), *match.groups(), first)}")
-        return UserError(f"{name} cannot be used: {first}. Correct that part.")
+        return UserError(f"{NAMES[self.kind]} cannot be used: {first}. Change that part, or leave it out.")
 
 
 class Bytes:
@@ -174,32 +136,6 @@ def parse_constraint(fields: Mapping[str, Any] | None) -> Constraint | None:
     return Constraint(cast("Kind", kind), str(fields.get("text", "")))
 
 
-def _check_draft(schema: Mapping[str, Any]) -> None:
-    """Refuse words from drafts later than the one that a schema names, which would be ignored.
-
-    Raises:
-        UserError: it uses one.
-    """
-    named = re.search(r"json-schema\.org/draft(?:-0|/)(\d+)", str(schema.get("$schema", "")))
-    draft = int(named[1]) if named else NEWEST
-    if later := sorted({word for word in _used(schema) if SINCE.get(word, 0) > draft}):
-        raise UserError(
-            f"The schema uses {' and '.join(later)}, which its $schema does not know and would ignore. Leave out $schema, or "
-            "name a newer draft."
-        )
-
-
-def _used(schema: Any) -> Iterator[str]:
-    """Yield JSON schema's own words in a schema and those inside it, without names of properties and values."""
-    for word, value in schema.items() if isinstance(schema, dict) else ():
-        yield word
-        if word in MAPPINGS and isinstance(value, dict):
-            value = list(value.values())
-        if word not in VALUES:
-            for part in value if isinstance(value, list) else [value]:
-                yield from _used(part)
-
-
 def _by_schema(schema: Mapping[str, Any], value: Any) -> bool:
     """Validate a value with jsonschema, which fetches nothing. A schema that it cannot follow counts as matched."""
     from jsonschema import Draft202012Validator
@@ -220,7 +156,6 @@ def _schema(text: str) -> dict[str, Any]:
             schema = {}
         if not isinstance(schema, dict):
             raise UserError('The schema must be a JSON object such as {"type": "object"}.')
-        _check_draft(schema)
     except json.JSONDecodeError as error:
         raise UserError(
             f"The schema is not JSON (line {error.lineno}, column {error.colno}: {error.msg.lower()}). Correct it there."

@@ -10,8 +10,8 @@ from typing import Any
 from ...errors import UserError, first_line
 from ..chat_template import TAG_LIKE, Template, any_of, marked, parted_at_marks
 from ..codec import AHEAD, Codec
-from ..files.checkpoint import tokenizer_problem, try_tokenizer
-from ..thinking.thoughts import Thoughts, from_vocabulary, usual_pair
+from ..files.checkpoint import tokenizer_problem
+from ..thinking.split import Thoughts, from_vocabulary, usual_pair
 
 
 class TextCodec(Codec):
@@ -156,7 +156,6 @@ def open_tokenizer(folder: Path) -> Any:
 
     if problem := tokenizer_problem(folder):
         raise UserError(f"Cannot load {folder}. {problem}")
-    try_tokenizer(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
         tokenizer.decode(tokenizer.encode("a é"))  # some are found out only here

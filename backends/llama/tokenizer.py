@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import UserError
 from ..chat_template import TAG_LIKE, Template, any_of, parted_at_marks
 from ..codec import AHEAD, Codec
-from ..thinking.thoughts import Thoughts, from_vocabulary, usual_pair
+from ..thinking.split import Thoughts, from_vocabulary, usual_pair
 from .context import Weights
 
 UNKNOWN, NORMAL, CONTROL, USER = 1, 4, 8, 16

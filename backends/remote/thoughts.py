@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from ..info import Thinking
 from ..thinking.form import Marks
-from ..thinking.split import ANSWER, THOUGHT, Rules, Splitter, compile_rules
-from ..thinking.thoughts import PAIRS
+from ..thinking.split import ANSWER, PAIRS, THOUGHT, Rules, Splitter, compile_rules
 
 INFO = Thinking(
     words=("off", "on", "low", "medium", "high"),

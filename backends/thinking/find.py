@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations, product, takewhile
-from typing import Any, Literal
+from typing import Any
 
 from jinja2 import meta, nodes
 
@@ -104,8 +104,8 @@ def _texts(expressions: Iterable[nodes.Node]) -> list[str]:
     return [node.value for node in expressions if isinstance(node, nodes.Const) and isinstance(node.value, str)]
 
 
-QUESTIONS, ANSWERS, THOUGHTS = ("zqxaskone", "zqxasktwo"), ("zqxtellone", "zqxtelltwo"), ("zqxmuseone", "zqxmusetwo")
-PROBE = "zqxprobe"
+QUESTIONS, ANSWERS = ("zqxaskone", "zqxasktwo"), ("zqxtellone", "zqxtelltwo")
+THOUGHT, PROBE = "zqxmuse", "zqxprobe"
 """The made-up words."""
 
 ABOUT_THINKING = re.compile(r"think|reason|effort|budget|thought", re.IGNORECASE)
@@ -171,20 +171,12 @@ def find_form(render: Render, tree: Any, always_set: Iterable[str] = ()) -> Form
         return None
     marks = replace(marks, finish=marks.finish + _finish(render, carrier.variables if carrier else {}))
     words, default = _words(render, proposals, effects, prompt, marks)
-    name, shape = ("content" if cut else ""), tuple[str, ...]()
+    carrier_name = "content" if cut else ""
+    shape: tuple[str, ...] = ()
     if carrier is not None:
-        name, shape = carrier.name, carrier.shape
-    openers: dict[str, Literal["prompt", "closed", "model"]] = {"thought": "prompt", "answer": "closed"}
-    info = Thinking(
-        words=tuple(words),
-        default=default,
-        marks=(marks.open, marks.close),
-        opened_by=openers.get(marks.state(prompt), "model"),
-        carrier=name,
-        variables=tuple(sorted({*proposals.inputs, *(name for name, _ in effects)})),
-    )
-    form = Form(marks, info, words, shape)
-    return replace(form, info=replace(info, kept=_kept(render, form)))
+        carrier_name, shape = carrier.name, carrier.shape
+    variables = tuple(sorted({*proposals.inputs, *(name for name, _ in effects)}))
+    return Form(marks, Thinking(tuple(words), default, (marks.open, marks.close), carrier_name, variables), words, shape)
 
 
 def _question(i: int) -> dict[str, Any]:
@@ -226,7 +218,7 @@ def _carrier(render: Render, proposals: Proposals, settings: Sequence[Mapping[st
     shows only with tool calls. Some templates show one only with a variable, or in all answers but the first."""
     fields = sorted(proposals.fields, key=lambda name: name != "reasoning_content")
     typed: list[tuple[str, tuple[str, ...], Any]] = [
-        ("parts", (kind, name), [{"type": kind, name: THOUGHTS[0]}, {"type": "text", "text": ANSWERS[0]}])
+        ("parts", (kind, name), [{"type": kind, name: THOUGHT}, {"type": "text", "text": ANSWERS[0]}])
         for kind, name in product(proposals.kinds, (*proposals.kinds, "text"))
         if kind != "text"
     ]
@@ -234,26 +226,26 @@ def _carrier(render: Render, proposals: Proposals, settings: Sequence[Mapping[st
         (
             "blocks",
             (rows, kind, other, "text"),
-            {rows: [{"type": kind, "text": THOUGHTS[0]}, {"type": other, "text": ANSWERS[0]}]},
+            {rows: [{"type": kind, "text": THOUGHT}, {"type": other, "text": ANSWERS[0]}]},
         )
         for rows, (kind, other) in product(proposals.inside, permutations(proposals.kinds, 2))
         if proposals.mapping
     ]
     answers: list[tuple[str, tuple[str, ...], dict[str, Any]]]
-    answers = [(name, (), _answer(0, **{name: THOUGHTS[0]})) for name in fields]
+    answers = [(name, (), _answer(0, **{name: THOUGHT})) for name in fields]
     answers += [(name, shape, {"role": "assistant", "content": content}) for name, shape, content in typed]
     first, later = [_question(0)], [_question(1), _answer(1), _question(0)]
     for before, variables in product((first, later), settings):
         for name, shape, answer in answers if not variables else answers[: len(fields)]:
             text = render([*before, answer], False, **variables)
-            at, then = text.find(THOUGHTS[0]), text.rfind(ANSWERS[0])
-            if 0 <= at < then and text.count(THOUGHTS[0]) == 1 and not _printed(text, at):
+            at, then = text.find(THOUGHT), text.rfind(ANSWERS[0])
+            if 0 <= at < then and text.count(THOUGHT) == 1 and not _printed(text, at):
                 return _Carrier(name, shape, variables, before, answer)
     for variables, name in product(settings, fields):
-        answer = _answer(0, tool_calls=[CALL], **{name: THOUGHTS[0]})
+        answer = _answer(0, tool_calls=[CALL], **{name: THOUGHT})
         text = render([*first, answer, RESULT], False, **variables)
-        at, then = text.find(THOUGHTS[0]), text.find(ANSWERS[0])
-        if text.count(THOUGHTS[0]) == 1 and not 0 <= then < at and not _printed(text, at):
+        at, then = text.find(THOUGHT), text.find(ANSWERS[0])
+        if text.count(THOUGHT) == 1 and not 0 <= then < at and not _printed(text, at):
             return _Carrier(name, (), variables, first, answer, [RESULT])
     return None
 
@@ -266,7 +258,7 @@ def _printed(text: str, at: int) -> bool:
 def _cuts(render: Render, mark: str) -> bool:
     """Tell whether the template drops the text before this mark in an earlier answer."""
     around = [_question(1), _answer(1), _question(0)]
-    text = render([_question(0), {"role": "assistant", "content": f"{THOUGHTS[0]}{mark}{ANSWERS[0]}"}, *around], True)
+    text = render([_question(0), {"role": "assistant", "content": f"{THOUGHT}{mark}{ANSWERS[0]}"}, *around], True)
     return ANSWERS[0] in text and text == render([_question(0), _answer(0), *around], True)
 
 
@@ -278,8 +270,8 @@ def _around(render: Render, how: _Carrier, tails: Sequence[str]) -> Marks:
     plain = [text[: text.find(ANSWERS[0])] for text in bare if text]
     cut = len(_common([base, whole, render(how.before, True, **how.variables), *plain]))
     plain, turn = [text[cut:] for text in plain], whole[cut:]
-    at, then = turn.find(THOUGHTS[0]), turn.find(ANSWERS[0])
-    before, behind = turn[:at], turn[at + len(THOUGHTS[0]) :]
+    at, then = turn.find(THOUGHT), turn.find(ANSWERS[0])
+    before, behind = turn[:at], turn[at + len(THOUGHT) :]
     if how.behind or then < at:  # beside tool calls some show no text, or show it elsewhere
         tag = TAG.search(behind)
         between = behind[: tag.end()] if tag else ""
@@ -288,10 +280,10 @@ def _around(render: Render, how: _Carrier, tails: Sequence[str]) -> Marks:
     ends = [tail for tail in tails if tail and _common([tail, before])]
     header = _common([before, *plain, *ends])
     opening = before[len(header) :]
-    last = next(iter(_tags(header)[-1:]), "")
+    last = next(iter(TAG.findall(header)[-1:]), "")
     if last and header.endswith(last) and re.match(r"[^\s<\[]", opening):
         header = header.removesuffix(last)  # the last tag is followed by words: <|open|>think<|sep|>
-    elif not opening.strip() and tails[0].startswith(before) and not _tags(tails[0][len(before) :]):
+    elif not opening.strip() and tails[0].startswith(before) and not TAG.findall(tails[0][len(before) :]):
         before = tails[0]  # the prompt ends in words that no earlier turn has: they open the thought
     opening = before[len(header) :]
     if not opening.strip():  # every header has it: the last tag, if only white space follows
@@ -302,7 +294,7 @@ def _around(render: Render, how: _Carrier, tails: Sequence[str]) -> Marks:
     rest = close[len(close.rstrip()) :] + between[len(close) :]
     heads = [one.removeprefix(header) for one in (*plain[:1], *ends) if one.startswith(header)]
     heads = [one.rpartition(close.strip())[2] for one in heads if close.strip() in one or opening.strip() not in one]
-    answer = next((one.strip() for one in heads if _tags(one)), "")
+    answer = next((one.strip() for one in heads if TAG.findall(one)), "")
     return Marks(
         open=opening.strip(),
         close=close.strip(),
@@ -318,13 +310,13 @@ def _around(render: Render, how: _Carrier, tails: Sequence[str]) -> Marks:
 def _closing(opening: str, between: str, answers: Sequence[str]) -> str:
     """Find the part of the text between thought and answer that closes the thought; the rest also precedes an answer without
     a thought."""
-    last = (_tags(opening) or [""])[-1]
+    last = (TAG.findall(opening) or [""])[-1]
     words = TAG.sub("", opening)
     if words and last and opening.endswith(last) and 0 <= between.find(words + last) <= 24:  # <|close|>think<|sep|>
         return between[: between.find(words + last) + len(words + last)]
     resume = max((_common([between, one], -1) for one in answers), key=len, default="")
     close = between[: len(between) - len(resume)]
-    if _tags(close):
+    if TAG.findall(close):
         return close
     tag = TAG.search(between)
     return between[: tag.end()] if tag else between
@@ -342,7 +334,7 @@ def _opened(close: str, tails: Sequence[str]) -> Marks:
     other = close.replace("/", "", 1).replace("END", "START", 1).replace("end", "start", 1)
     opening, before = (other if other != close else ""), ""
     for tail in tails:
-        tags = _tags(tail)
+        tags = TAG.findall(tail)
         if close in tags[1:]:
             opening = tags[tags.index(close) - 1]
         if tags[-1:] == [opening]:
@@ -354,7 +346,7 @@ def _added(texts: Sequence[str]) -> Marks:
     """Find the marks in a prompt that ends in an empty thought where another prompt does not."""
     for longer, shorter in permutations(texts, 2):
         extra = longer.removeprefix(shorter)
-        if longer != extra and len(tags := _tags(extra)) == 2:
+        if longer != extra and len(tags := TAG.findall(extra)) == 2:
             blank = extra[extra.find(tags[0]) + len(tags[0]) : extra.rfind(tags[1])]
             if not blank.strip():
                 half = (len(blank) + 1) // 2
@@ -367,9 +359,9 @@ def _spoken(prompt: str, effects: Effects) -> Marks:
     """Find marks that the prompt only describes to the model: pairs <x></x>, in the text that a switch adds, or always
     there."""
     texts = [text[len(_common([text, prompt])) :] for (name, _), text in effects.items() if ABOUT_THINKING.search(name)]
-    texts.append("".join(tag for tag in _tags(prompt) if ABOUT_THINKING.search(tag)))
+    texts.append("".join(tag for tag in TAG.findall(prompt) if ABOUT_THINKING.search(tag)))
     for text in texts:
-        pairs = [(one, two) for one, two in pairwise(_tags(text)) if two == f"</{one[1:]}"]
+        pairs = [(one, two) for one, two in pairwise(TAG.findall(text)) if two == f"</{one[1:]}"]
         if pairs:
             (opening, close), (answer, finish) = pairs[0], next((pair for pair in pairs if pair != pairs[0]), ("", ""))
             return Marks(open=opening, close=close, resume=answer, answer=answer, finish=finish)
@@ -409,26 +401,11 @@ def _plainness(setting: tuple[str, Any]) -> tuple[bool, bool, bool, int]:
     return not ABOUT_THINKING.search(name), not isinstance(value, bool), name != "enable_thinking", len(str(value))
 
 
-def _kept(render: Render, form: Form) -> Any:
-    """Find which earlier turns' thoughts are in the next prompt when thinking is on."""
-    variables = form.words.get("on", {})
-    chat = [_question(0), _answer(0, thought=THOUGHTS[0]), _question(1), _answer(1, thought=THOUGHTS[1]), _question(0)]
-    text = render([form.message(message) for message in chat], True, **variables)
-    first, last = (thought in text for thought in THOUGHTS)
-    if not last:
-        return "none"
-    return "all" if first else "last"
-
-
 def _common(texts: Sequence[str], step: int = 1) -> str:
     """Return the longest common beginning, in whole tags; with a step of -1 the longest common end."""
     rows = [SEGMENT.findall(text)[::step] for text in texts]
     same = takewhile(lambda column: len(set(column)) == 1, zip(*rows, strict=False))
     return "".join([column[0] for column in same][::step])
-
-
-def _tags(text: str) -> list[str]:
-    return TAG.findall(text)
 
 
 def _blank(text: str) -> str:

@@ -74,8 +74,7 @@ class Form:
         able = "can think" if info.default == "off" else "thinks"
         words = ", ".join(info.words)
         switch = f"--think takes {words} (by default {info.default or 'its own'})" if words else "there is no switch for it"
-        later = {"none": "no thought", "last": "the last thought", "all": "all thoughts"}[info.kept]
-        return f"It {able} before it answers, between {opening} and {close}; {switch}. Later prompts keep {later}."
+        return f"It {able} before it answers, between {opening} and {close}; {switch}."
 
     def message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Convert a message for the template, with its `thought` in the template's place or left out."""

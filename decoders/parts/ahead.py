@@ -60,13 +60,8 @@ class OwnThread(Model):
     def encode(self, text: str) -> list[int]:
         return self._model.encode(text)
 
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        return self._model.encode_chat(messages, cancelled, variables)
+    def encode_chat(self, messages: Sequence[Message], variables: Mapping[str, Any] | None = None) -> list[int]:
+        return self._model.encode_chat(messages, variables)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self._model.decode(tokens)

@@ -271,7 +271,7 @@ def write_answers(
     texts: list[GreedyText] = []
     passes = room = 0
     for prompt in prompts:
-        ids = encode_request(model, Generate(0, prompt=prompt.get("prompt"), messages=prompt.get("messages")), job.cancelled)
+        ids = encode_request(model, Generate(0, prompt=prompt.get("prompt"), messages=prompt.get("messages")))
         length = min(answer_tokens, POSITIONS - sum(len(text.positions) for text in texts))
         if passes >= most or length < FEWEST_NODES or time.monotonic() > deadline:
             break

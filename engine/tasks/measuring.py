@@ -116,7 +116,7 @@ def measure_answer(
         UserError: the prompt does not fit, or the model cannot run the method.
     """
     model = job.model
-    ids = encode_request(model, Generate(0, prompt=prompt, messages=messages, raw=raw), job.cancelled)
+    ids = encode_request(model, Generate(0, prompt=prompt, messages=messages, raw=raw))
     if "/" in method:
         from .peers import answer
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import Cancelled, LoadOptions, Model, UserError, chat_template, load_model
+from specchat.backends import LoadOptions, Model, UserError, load_model
 from specchat.backends.chat_template import Template, given_template
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.decoders import Generation, encode_prompt
@@ -22,55 +22,22 @@ from ..fakes.models.llama_tiny import needs_llama
 
 CHAT = [{"role": "user", "content": "hi \ud800 é"}]
 
-ENDLESS = (
-    "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"
-)
-
 BROKEN = {
     "syntax": ("{% for m in messages %}{{ m.content", "TemplateSyntaxError"),
     "python": ("{{ ''.__class__.__mro__ }}{{ messages.__class__.__base__.__subclasses__() }}", "SecurityError"),
     "change": ("{{ messages.append(1) }}", "SecurityError"),
-    "namespace": ("{{ namespace(__class__=1) }}", "SecurityError"),
     "division": ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
-    "codec": ("{{ messages[0].content.encode('nope') }}", "LookupError: unknown encoding"),
     "undefined": ("{{ nothing.at.all }}", "UndefinedError"),
     "recursion": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError"),
     "nesting": ("{{ " + "(" * 100_000, "RecursionError"),
-    "long": ("{% for i in range(2000) %}{{ 'a' * 100000 }}{% endfor %}", "million characters"),
-    "loud": (ENDLESS.replace("{% endfor %}", "{{ a }}{% endfor %}"), "million characters"),
-    "string": ("{{ 'a' * 10**9 }}", "memory|million characters"),
-    "centre": ("{{ 'a' | center(10**9) }}", "memory|million characters"),
-    "doubling": ("{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "memory"),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_a_template_does_wrong_is_a_sentence(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_template, "MOST_SECONDS", 120.0)
-    monkeypatch.setattr(chat_template, "MOST_MEMORY", 128 << 20)
+def test_what_a_template_does_wrong_is_a_sentence(case: str) -> None:
     source, sentence = BROKEN[case]
     with pytest.raises(UserError, match=f"chat template is broken .*({sentence})"):
         Template(source, {}).render(CHAT)
-
-
-LISTS = (
-    "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a] * 2 %}{% set n.b = [n.b] * 2 %}"
-    "{% endfor %}{{ n.a == n.b }}"
-)
-
-
-@pytest.mark.parametrize(
-    "source", [ENDLESS, "{{ 10 ** (10 ** 9) }}", LISTS + "{{ n.a == n.b }}"], ids=["loops", "power", "lists"]
-)
-def test_what_does_not_end_is_ended(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comparing lists of lists of lists runs in C: 2^40 comparisons without a look at anything else."""
-    good = Template("{{ messages[0].content }}{{ eos_token }}", {"eos_token": "</s>"})
-    with monkeypatch.context() as patch:
-        patch.setattr(chat_template, "MOST_SECONDS", 0.2)
-        patch.setattr(chat_template, "FIND_SECONDS", 0.2)
-        with pytest.raises(UserError, match="it did not finish within"):
-            Template(source, {}).render(CHAT)
-    assert good.render(CHAT) == "hi \ud800 é</s>"
 
 
 def test_a_refusal_is_no_fault() -> None:
@@ -78,46 +45,17 @@ def test_a_refusal_is_no_fault() -> None:
         Template("{{ raise_exception('Only users') }}", {}).render(CHAT)
 
 
-def test_cancelling_ends_an_endless_template(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_template, "FIND_SECONDS", 0.2)
-    polls = iter(range(1000))
-    with pytest.raises(Cancelled):
-        Template(ENDLESS, {}).render(CHAT, lambda: next(polls) > 2)
-    assert next(polls) < 10
-
-
 LINES = "{% for line in m['content'] %}{% if line['type'] == 'text' %}{{ line['text'] }}{% endif %}{% endfor %}"
 
 SHAPES = {
-    "text": ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""),
-    "either": (
-        "{% for m in messages %}[{{ m.role }}]{% if m.content is string %}{{ m.content }}{% else %}"
-        + LINES
-        + "{% endif %}{% endfor %}",
-        "",
-    ),
-    "loop": (
-        "{% for m in messages %}{{ '[' ~ m.role ~ ']' if m['content'][0]['type'] != 'image' else '' }}"
-        + LINES
-        + "{% endfor %}",
-        "user assistant system",
-    ),
-    "first": ("{% for m in messages %}[{{ m.role }}]{{ m['content'][0]['text'] }}{% endfor %}", "user assistant system"),
-    "filter": (
-        "{% for m in messages %}[{{ m.role }}]{{ m.content | selectattr('type', 'equalto', 'text') | map(attribute='text') "
-        "| join }}{% endfor %}",
-        "user assistant system",
-    ),
-    "user alone": (
-        "{% for m in messages %}[{{ m.role }}]{% if m.role == 'user' %}" + LINES + "{% else %}{{ '' + m.content }}{% endif %}"
-        "{% endfor %}",
-        "user",
-    ),
-    "all but the system": (
-        "{% for m in messages %}[{{ m.role }}]{% if m.role == 'system' %}{{ m.content }}{% else %}" + LINES + "{% endif %}"
-        "{% endfor %}",
-        "user assistant",
-    ),
+    "text": "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}",
+    "either": "{% for m in messages %}[{{ m.role }}]{% if m.content is string %}{{ m.content }}{% else %}"
+    + LINES
+    + "{% endif %}{% endfor %}",
+    "loop": "{% for m in messages %}{{ '[' ~ m.role ~ ']' if m['content'][0]['type'] != 'image' else '' }}"
+    + LINES
+    + "{% endfor %}",
+    "first": "{% for m in messages %}[{{ m.role }}]{{ m['content'][0]['text'] }}{% endfor %}",
 }
 
 TALK = [("system", "Be brief."), ("user", "What?\n "), ("assistant", "That."), ("user", "a")]
@@ -125,12 +63,10 @@ TALK = [("system", "Be brief."), ("user", "What?\n "), ("assistant", "That."), (
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_contents_come_as_the_template_wants_them(shape: str) -> None:
-    source, typed = SHAPES[shape]
-    template = Template(source, {})
+    template = Template(SHAPES[shape], {})
     for length in (2, 4):
         chat = [{"role": role, "content": content} for role, content in TALK[:length]]
         assert template.render(chat) == "".join(f"[{role}]{content}" for role, content in TALK[:length])
-    assert set(template._typed) == set(typed.split())
 
 
 @pytest.mark.parametrize(
@@ -140,10 +76,6 @@ def test_contents_come_as_the_template_wants_them(shape: str) -> None:
         ("{{ messages[0].content ~ messages[-1].content }}", "leaves out an earlier message of yours. Start a new chat"),
         ("{{ messages[0].content ~ messages[1].content }}", "leaves out your message. Use plain completion"),
         ("Hello, a user", "leaves out your message"),
-        (
-            "{% for m in messages %}{{ m.content if 'W' not in m.content }}{% endfor %}",
-            "leaves out an earlier message of yours",
-        ),
     ],
 )
 def test_what_a_template_leaves_out_is_said(source: str, sentence: str) -> None:
@@ -237,11 +169,7 @@ def test_a_template_goes_before_the_models_own(tmp_path: Path) -> None:
 
 TROUBLE = {
     "{% for m in messages %}{{ m.content }}": "does not work .TemplateSyntaxError: .*endfor",
-    "{{ messages[0].content.nothing.at_all }}": "does not work .UndefinedError",
-    "{{ ''.__class__.__mro__ }}{{ messages.append(1) }}": "does not work .SecurityError",
-    "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}": "million characters",
-    "You are a pirate.": "leaves out the message",
-    " \n": "is empty",
+    "{{ messages | shout }}": "does not work .TemplateAssertionError: .*shout",
 }
 
 
@@ -258,7 +186,7 @@ def test_a_template_that_does_not_work_is_refused_at_once(source: str, base: str
 
 def test_a_file_that_is_no_template_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes.jinja").write_bytes(b"\xff\xfe\x00")
-    for name, sentence in (("none.jinja", "No such file"), (".", "directory"), ("bytes.jinja", "is not text")):
+    for name, sentence in (("none.jinja", "No such file"), (".", "directory"), ("bytes.jinja", "UnicodeDecodeError")):
         with pytest.raises(UserError, match=sentence):
             given_template(str(tmp_path / name))
     assert given_template("") == ""

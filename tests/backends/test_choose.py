@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from collections.abc import Sequence
 from itertools import product
 
@@ -31,9 +29,9 @@ from specchat.backends.choose import choose, draw, gumbel, warp
 from specchat.backends.sampling import Purpose, noise_key, uniform
 from specchat.backends.scores import TorchScores
 
-from ..cases import FULL, cases
+from ..cases import cases
 
-SEEDS = range(20_000)
+SEEDS = range(8_000)
 PASSES = 1e-3
 """The p-value that a right sampler stays above; the seeds are fixed, so it cannot flicker."""
 
@@ -137,7 +135,7 @@ samplings = st.builds(
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 7, 300, 3000]), samplings, st.booleans(), st.sampled_from([0.3, 3.0]))
-@cases(200)
+@cases(80)
 def test_filters_are_those_of_transformers(seed: int, vocab: int, sampling: Sampling, coarse: bool, spread: float) -> None:
     logits = row(vocab, seed, spread)
     if coarse:
@@ -162,7 +160,7 @@ def test_filters_are_those_of_transformers(seed: int, vocab: int, sampling: Samp
 
 
 @given(st.integers(0, 2**32), samplings, st.booleans(), st.sampled_from([0.5, 4.0]))
-@cases(150)
+@cases(60)
 def test_the_shortlist_changes_nothing(seed: int, sampling: Sampling, coarse: bool, spread: float) -> None:
     logits = row(2000, seed, spread)
     if coarse:
@@ -207,7 +205,7 @@ def test_settings_at_their_limits() -> None:
 @given(
     st.integers(0, 2**32), st.sampled_from([1, 3, 40, 1000]), st.sampled_from([torch.float32, torch.bfloat16, torch.float16])
 )
-@cases(100)
+@cases(50)
 def test_greedy_ties_go_to_the_lowest_id(seed: int, vocab: int, dtype: torch.dtype) -> None:
     logits = torch.randint(0, 3, (4, vocab), generator=torch.Generator().manual_seed(seed)).to(dtype)
     lowest = [line.index(max(line)) for line in logits.tolist()]
@@ -216,7 +214,7 @@ def test_greedy_ties_go_to_the_lowest_id(seed: int, vocab: int, dtype: torch.dty
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 7), min_size=1, max_size=20), samplings, st.sampled_from([20, 1500]))
-@cases(100)
+@cases(50)
 def test_a_row_gives_one_choice_in_any_batch(seed: int, rows: list[int], sampling: Sampling, vocab: int) -> None:
     logits = torch.randn(8, vocab, generator=torch.Generator().manual_seed(seed)).bfloat16()
     histories = [list(range(i, i + 9)) for i in range(8)]
@@ -226,30 +224,15 @@ def test_a_row_gives_one_choice_in_any_batch(seed: int, rows: list[int], samplin
     assert batch == [alone[i] for i in rows]
 
 
-CODE = """
-import torch
-from specchat.backends.base import Sampling
-from specchat.backends.choose import choose
-from specchat.backends.sampling import noise_key
-logits = torch.sin(torch.arange(4 * 5000, dtype=torch.float64) ** 2).view(4, 5000) * 9
-for sampling in (Sampling(1.0, seed=1), Sampling(0.8, 50, 0.9, 0.01, seed=-5), Sampling(1.2, 0, 0.7, seed=2**70)):
-    print(*choose(logits, sampling, range(4)))
-print(noise_key(1, 2))
-"""
+def test_any_process_chooses_the_same() -> None:
+    """Written down, so that another machine or a later version that chooses otherwise is noticed."""
+    logits = torch.sin(torch.arange(4 * 5000, dtype=torch.float64) ** 2).view(4, 5000) * 9
+    samplings = (Sampling(1.0, seed=1), Sampling(0.8, 50, 0.9, 0.01, seed=-5), Sampling(1.2, 0, 0.7, seed=2**70))
+    assert [choose(logits, sampling, range(4)) for sampling in samplings] == EXPECTED
+    assert noise_key(1, 2) == 8460352000482166300
 
 
-def test_other_processes_choose_the_same() -> None:
-    outputs = []
-    for threads in (1, 2) if FULL else (2,):
-        code = f"import torch; torch.set_num_threads({threads})\n{CODE}"
-        outputs.append(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
-    one, *rest = outputs
-    assert [one] * len(rest) == rest
-    # Written down so that another machine, or a later version, that chooses otherwise is noticed.
-    assert one.split() == EXPECTED
-
-
-EXPECTED = "4499 1568 2502 1962 1201 3964 956 1945 4229 1264 520 588 8460352000482166300".split()
+EXPECTED = [[4499, 1568, 2502, 1962], [1201, 3964, 956, 1945], [4229, 1264, 520, 588]]
 
 
 def scores(logits: torch.Tensor) -> TorchScores:
@@ -258,7 +241,7 @@ def scores(logits: torch.Tensor) -> TorchScores:
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 5, 400]), st.integers(1, 60), st.booleans())
-@cases(100)
+@cases(50)
 def test_top_is_the_sorted_log_softmax(seed: int, vocab: int, k: int, coarse: bool) -> None:
     logits = torch.randn(3, vocab, generator=torch.Generator().manual_seed(seed)) * 3
     logits = logits.bfloat16() if coarse else logits

@@ -36,7 +36,7 @@ TAPS, LLAMA_TAPS, LAST = (1, 0, 3, 2, 1), (1, 0, 2, 1), (3, 1)
 """Taps of three layers, in no order and one twice, with the state after the final norm and without."""
 LEAVES = 10
 """Sequence ids of llama.cpp: few, so that they run short."""
-SEEDS, ACTIONS = (60, 14) if FULL else (8, 10)
+SEEDS, ACTIONS = (60, 14) if FULL else (4, 10)
 
 
 @pytest.fixture(autouse=True)

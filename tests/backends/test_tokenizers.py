@@ -6,7 +6,6 @@ import ctypes
 import importlib
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -115,7 +114,7 @@ def texts(count: int, words: tuple[str, ...] = (*WORDS, *NAMES)) -> Iterator[str
 
 
 def test_typed_html_becomes_the_tokens_that_the_model_writes(codec: Codec) -> None:
-    for text in texts(400):
+    for text in texts(120):
         ids = codec.encode(text)
         assert codec.decode(ids) == text
         for name in (*HTML, *THOUGHT):
@@ -124,7 +123,7 @@ def test_typed_html_becomes_the_tokens_that_the_model_writes(codec: Codec) -> No
 
 
 def test_a_message_cannot_write_what_its_template_writes(codec: Codec) -> None:
-    for text in texts(400):
+    for text in texts(120):
         ids = codec.encode_chat([{"role": "user", "content": text}, {"role": "assistant", "content": "Hi"}])
         assert [i for i in ids if i in {IDS[name] for name in (*MARKS, *THOUGHT)}] == [
             IDS[name]
@@ -137,7 +136,7 @@ def test_a_message_cannot_write_what_its_template_writes(codec: Codec) -> None:
 
 def test_a_message_without_marks_is_tokenized_as_by_the_libraries(codec: Codec) -> None:
     """HTML in it makes no difference."""
-    for text in texts(300, (*WORDS, *HTML)):
+    for text in texts(120, (*WORDS, *HTML)):
         message = [{"role": "user", "content": text}]
         if isinstance(codec, TextCodec):
             expected = codec._tokenizer.apply_chat_template(message, return_dict=False)
@@ -174,7 +173,7 @@ def test_what_a_grammar_forces_is_cut_as_text(codec: Codec) -> None:
     codec.ends = codec.ends or (END,)
     tokenizer = codec.grammar_tokenizer()
     protected = {IDS[name] for name in (*MARKS, *THOUGHT)}
-    for text in texts(200):
+    for text in texts(60):
         matcher = Matcher(tokenizer, grammar(f"start: {json.dumps(text)}"))
         ids: list[int] = []
         while new := [token for token in matcher.forced(ids) if token not in matcher.ends]:
@@ -196,8 +195,10 @@ def test_what_may_follow_is_what_the_mask_allows(codec: Codec) -> None:
         while not {*line} & {*matcher.ends}:
             bits = np.unpackbits(matcher.mask(line).view(np.uint8), bitorder="little")[:VOCAB]
             allowed = [*map(int, bits.nonzero()[0])]
-            assert [token for token in range(VOCAB) if matcher.may_follow(line, token)] == allowed
-            assert [t for t in range(VOCAB) if matcher.allows([*line, t])] == [t for t in allowed if t not in matcher.ends]
+            tried = sorted({*rng.sample(range(VOCAB), 100), *rng.sample(allowed, min(20, len(allowed)))})
+            assert [token for token in tried if matcher.may_follow(line, token)] == [t for t in tried if t in allowed]
+            following = [token for token in tried if matcher.allows([*line, token])]
+            assert following == [token for token in tried if token in allowed and token not in matcher.ends]
             line.append(rng.choice(allowed))
     codec.ends = codec.ends or (END,)
     matcher = Matcher(codec.grammar_tokenizer(), regex("(<table>|<td>)[a-z]+</td>"))
@@ -275,14 +276,8 @@ def test_pieces_join_to_the_text(tmp_path: Path) -> None:
     assert "".join(tiny.tiny_model("llama").pieces()[i] for i in tiny.tiny_model("llama").encode("x y")) == "x y"
 
 
-def test_no_template_and_refusals_are_sentences(tmp_path: Path) -> None:
+def test_without_a_template_there_is_no_chat(tmp_path: Path) -> None:
     tiny.write_tokenizer(tmp_path)
-    (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('System role not supported') }}")
-    codec = TextCodec(tmp_path, tiny.VOCAB)
-    with pytest.raises(UserError, match="System role not supported"):
-        codec.encode_chat([{"role": "system", "content": "x"}])
-    with pytest.raises(UserError, match="at least one"):
-        codec.encode_chat([])
     (tmp_path / "chat_template.jinja").unlink()
     codec = TextCodec(tmp_path, tiny.VOCAB)
     assert not codec.has_template
@@ -326,7 +321,7 @@ def test_ids_and_text_are_transformers_and_llama_cpps() -> None:
     theirs = llama_cpp.Llama(str(gguf_of(tiny_folder())), vocab_only=True, verbose=False)
     # As trained: special tokens that a text spells are split like any other characters.
     plain = load(tiny_folder())
-    for text in strings(3000):
+    for text in strings(800):
         ids = model.encode(text)
         assert ids == plain.encode(text, add_special_tokens=False).ids, repr(text)
         assert ids == theirs.tokenize(text.encode(), add_bos=True, special=False), repr(text)
@@ -337,7 +332,7 @@ def test_ids_and_text_are_transformers_and_llama_cpps() -> None:
 def test_any_ids_decode_as_in_transformers() -> None:
     model, codec = tiny_llama(), twin()
     rng = random.Random(1)
-    for _ in range(1000):
+    for _ in range(300):
         ids = [rng.randrange(VOCAB) for _ in range(rng.randint(0, 8))]
         assert model.decode(ids) == codec.decode(ids), ids
     assert model.pieces() == codec.pieces()
@@ -353,7 +348,7 @@ def test_any_ids_decode_as_in_transformers() -> None:
 def test_chats_are_transformers_chats() -> None:
     model = tiny_llama()
     rng = random.Random(2)
-    for _ in range(300):
+    for _ in range(80):
         messages = [
             {"role": role, "content": "".join(rng.choices(PIECES, k=rng.randint(0, 6)))}
             for role in (["system"] * rng.randint(0, 1) + ["user", "assistant"] * rng.randint(0, 2) + ["user"])
@@ -384,27 +379,6 @@ def test_templates_render_as_in_transformers(source: str) -> None:
     expected = tokenizer.apply_chat_template(messages, chat_template=source, tokenize=False, add_generation_prompt=True)
     names = {"bos_token": "<|bos|>", "eos_token": "<|end|>", "pad_token": "<|pad|>"}
     assert Template(source, names).render(messages) == expected
-
-
-@needs_llama
-def test_a_template_that_wants_parts_gets_them(tmp_path: Path) -> None:
-    """Models for pictures have such templates, which take plain texts as parts."""
-    source = (
-        "{{ bos_token }}{% for m in messages %}{{ m.role | capitalize }}{{ ': ' if m.content[0].type == 'text' else ':' }}"
-        "{% for line in m.content %}{{ line.text if line.type == 'text' }}{% endfor %}{{ eos_token }}{% endfor %}Assistant:"
-    )
-    talk = [("system", "Be brief."), ("user", "Hello</s>"), ("assistant", "Hi"), ("user", "Who?")]
-    file = changed(gguf_of(tiny_folder()), tmp_path / "model.gguf", {"tokenizer.chat_template": source})
-    folder = tmp_path / "folder"
-    shutil.copytree(tiny_folder(), folder, ignore=shutil.ignore_patterns("*.safetensors"))
-    (folder / "chat_template.jinja").write_text(source)
-    ours = TextCodec(folder, VOCAB)
-    parts = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in talk]
-    expected = ours._tokenizer.apply_chat_template(parts, return_dict=False)
-    weights = Weights(file, Runtime(), lambda _: True)
-    for encode in (ours.encode_chat, LlamaCodec(weights).encode_chat):
-        assert encode([{"role": role, "content": text} for role, text in talk]) == expected
-    weights.free()
 
 
 SENTENCEPIECE = sentencepiece(VOCAB, ["▁h", "▁he", "▁hel", "▁hell", "▁hello", "▁s", "▁so", "so", "hi"])

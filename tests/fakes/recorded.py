@@ -16,7 +16,7 @@ from specchat.backends.base import Layers
 from specchat.backends.info import Thinking
 from specchat.backends.sessions.tree import Node, TreeSession
 from specchat.backends.thinking.form import Form, Marks
-from specchat.backends.thinking.thoughts import Thoughts
+from specchat.backends.thinking.split import Thoughts
 from specchat.backends.transcripts import scan_transcripts
 
 CONTEXT = 131_072
@@ -123,12 +123,7 @@ class RecordedModel(Model):
         recorded_ids = self._texts.get(text.strip())
         return list(recorded_ids[0]) if recorded_ids else self.tokenizer.encode(text)
 
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], variables: Mapping[str, Any] | None = None) -> list[int]:
         """Token ids of a chat. The last user message decides the answer: a recorded one, else one made up that repeats it."""
         question = next((m["content"].strip() for m in reversed(messages) if m["role"] == "user"), None)
         if question is None:

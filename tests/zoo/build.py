@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 import torch
@@ -139,14 +139,14 @@ TIE = 1e-4
 """Two logits as close as this are a near tie, which float32 may decide either way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """The text and the scores of the model's own library, to compare with."""
+class Reference(Protocol):
+    """The model's own library."""
 
-    writes: Callable[[Sequence[int], int], list[int]]
-    """Its greedy answer to a prompt, of a number of tokens."""
-    gap: Callable[[Sequence[int], int, int], float]
-    """The distance of two tokens' logits after a text."""
+    def writes(self, prompt: Sequence[int], count: int) -> list[int]:
+        """Answer a prompt greedily."""
+
+    def gap(self, text: Sequence[int], one: int, other: int) -> float:
+        """Distance of two tokens' logits after a text."""
 
 
 def compare(

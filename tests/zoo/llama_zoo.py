@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from specchat.backends import LoadOptions
-from specchat.backends.llama.library import last_error, library
 from specchat.backends.llama.model import load_llama
 
-from .architectures import CONTEXT, VOCAB, WINDOW, NotCovered
-from .build import Reference, compare, prompts_around, tokens
+from ..cases import FULL
+from .architectures import CONTEXT, WINDOW, NotCovered
+from .build import compare, prompts_around, tokens
 from .gguf_files import ORIGINAL_LENGTH, write
 from .gguf_files import names as names_in_files
 
@@ -39,60 +39,33 @@ def names() -> list[str]:
 
 
 class Plain:
-    """llama.cpp's own greedy completion, one token a pass, each in a fresh context."""
+    """llama.cpp's own greedy completion, one token a pass."""
 
     def __init__(self, file: Path, context: int) -> None:
-        self._lib: Any = library()
-        params = self._lib.llama_model_default_params()
-        params.n_gpu_layers = 0
-        self._model = self._lib.llama_model_load_from_file(str(file).encode(), params)
-        if not self._model:
-            raise RuntimeError(last_error())
-        self._context = context
+        from llama_cpp import Llama
 
-    def _written(self, text: Sequence[int], count: int) -> tuple[list[int], Any]:
-        """Read a text and write `count` tokens after it; these, and the last logits."""
-        lib = self._lib
-        params = lib.llama_context_default_params()
-        params.n_ctx = self._context
-        params.n_batch = 1
-        params.n_ubatch = 1
-        params.n_seq_max = 1
-        params.n_threads = params.n_threads_batch = 1
-        params.type_k = params.type_v = 0  # GGML_TYPE_F32
-        params.flash_attn_type = 0
-        context = lib.llama_init_from_model(self._model, params)
-        text, batch = list(text), lib.llama_batch_init(1, 0, 1)
-        begin = len(text)
-        at = 0
-        while True:
-            batch.n_tokens, batch.token[0], batch.pos[0], batch.n_seq_id[0], batch.seq_id[0][0] = 1, text[at], at, 1, 0
-            batch.logits[0] = at >= begin - 1
-            if lib.llama_decode(context, batch):
-                raise RuntimeError(f"llama_decode failed at {at}")
-            at += 1
-            if at < len(text):
-                continue
-            logits = np.ctypeslib.as_array(lib.llama_get_logits_ith(context, 0), (VOCAB,)).copy()
-            if len(text) == begin + count:
-                break
-            text.append(int(logits.argmax()))
-            if len(text) == begin + count:
-                break
-        lib.llama_batch_free(batch)
-        lib.llama_free(context)
-        return text[begin:], logits
+        self._llama: Any = Llama(
+            str(file), n_ctx=context, n_batch=1, n_ubatch=1, n_threads=1, n_threads_batch=1, n_gpu_layers=0, type_k=0, type_v=0,
+            verbose=False,
+        )  # fmt: skip
 
     def logits(self, text: Sequence[int]) -> Any:
-        return self._written(text, 0)[1]
+        """Read a text from its start; return the logits after it."""
+        self._llama.reset()
+        self._llama._ctx.kv_cache_clear()  # of states, which `reset` leaves
+        return self._go_on(text)
 
-    def finite(self, text: Sequence[int]) -> bool:
-        """Whether it gives logits that differ from each other."""
-        logits = self.logits(text)
-        return bool(np.isfinite(logits).all() and logits.std() > 0)
+    def _go_on(self, tokens: Sequence[int]) -> Any:
+        self._llama.eval(list(tokens))
+        return np.ctypeslib.as_array(self._llama._ctx.get_logits_ith(-1), (self._llama.n_vocab(),)).copy()
 
     def writes(self, prompt: Sequence[int], count: int) -> list[int]:
-        return self._written(prompt, count)[0]
+        logits, written = self.logits(prompt), list[int]()
+        while True:
+            written.append(int(logits.argmax()))
+            if len(written) == count:
+                return written
+            logits = self._go_on(written[-1:])
 
     def gap(self, text: Sequence[int], one: int, other: int) -> float:
         logits = self.logits(text)
@@ -100,8 +73,12 @@ class Plain:
 
 
 def run(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
-    """Compare one architecture's text (see `on_transformers`), in a new process: where something is wrong,
-    llama.cpp may end it."""
+    """Compare one architecture's text (see `on_transformers`). Of all architectures it takes a new process
+    for each: where something is wrong, llama.cpp may end it."""
+    if not FULL:
+        with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder:
+            _build(name, Path(folder))
+            return _run(name, Path(folder), only, counts)
     with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder, ProcessPoolExecutor(1, PROCESSES) as pool:
         try:
             pool.submit(_build, name, Path(folder)).result()
@@ -115,10 +92,10 @@ def _build(name: str, folder: Path) -> None:
     file = write(name.removesuffix(SUFFIX), folder / MODEL)
     write(name.removesuffix(SUFFIX), folder / NOISY, noise=NOISE)
     try:
-        finite = Plain(file, CONTEXT).finite(tokens(14, seed=1))
+        logits = Plain(file, CONTEXT).logits(tokens(14, seed=1))
     except (RuntimeError, ValueError) as error:
         raise NotCovered(f"llama.cpp does not decode with it: {error}") from error
-    if not finite:
+    if not np.isfinite(logits).all() or not logits.std():
         raise NotCovered("it gives no logits, or none that are finite")
 
 
@@ -128,4 +105,4 @@ def _run(name: str, folder: Path, only: Sequence[str], counts: Sequence[int]) ->
     plain = Plain(file, model.info.context)
     around = (WINDOW, *filter(None, (model.header.number(ORIGINAL_LENGTH),)))
     prompts = prompts_around(around, model.info.context, counts)
-    return compare(Reference(plain.writes, plain.gap), model, draft, prompts, only)
+    return compare(plain, model, draft, prompts, only)

@@ -35,7 +35,7 @@ from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.chats import drawn
 from specchat.app.tui.terminal_app import Harmless, harmless
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
-from specchat.backends.files.hub_listing import Offer, Repository
+from specchat.backends.files.hub_files import Offer, Repository
 from specchat.backends.info import ModelInfo
 from specchat.backends.options import LoadOptions
 from specchat.engine.messages import Loaded, PieceTable, StepRecord

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-import math
-import multiprocessing
 import os
 import pickle
 import re
-import resource
 import shutil
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save, save_file
@@ -32,8 +27,7 @@ from specchat.backends.files.gguf_file import read_header, read_layout
 from specchat.backends.files.model_card import read_card
 from specchat.backends.files.ollama import PARAMETERS, parameters
 from specchat.backends.files.sampling import GGUF, OLLAMA, read_recommended, recommended
-from specchat.backends.loading import builtin_gguf, builtin_path
-from specchat.engine.failures import LAST_WORDS
+from specchat.backends.loading import builtin_gguf
 
 from ...cases import FULL
 from ...fakes.models.gguf_changes import changed, tokens
@@ -76,6 +70,10 @@ def index(weight_map: Any) -> Breaks:
     return lambda folder: (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
 
 
+def without(pattern: str) -> Breaks:
+    return lambda folder: list(map(os.unlink, folder.glob(pattern)))
+
+
 def replaced(name: str, make: Callable[[Path], Any]) -> Breaks:
     def breaks(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
@@ -89,48 +87,27 @@ def sparse(path: Path) -> None:
         file.truncate(10**13)
 
 
-def loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-LISTS = b"[" + b"[]," * 1_500_001 + b"[]]"
-"""4.5 MB that become 100."""
-
-DAMAGED, FILES = "is damaged", "does not list the weight files"
+DAMAGED = "is damaged or incomplete"
 
 HOSTILE: dict[str, tuple[Breaks, str]] = {
-    "no offsets": (weights(tensor(data_offsets=None)), DAMAGED),
+    "nothing there": (shutil.rmtree, "There is no folder"), "no config": (without(CONFIG), "no config.json"),
+    "no weights": (without(WEIGHTS), "no weights"), "no offsets": (weights(tensor(data_offsets=None)), DAMAGED),
     "offsets of text": (weights(tensor(data_offsets=["0", "8"])), DAMAGED),
-    "one offset": (weights(tensor(data_offsets=[8])), DAMAGED), "a tensor of null": (weights(raw({"a": None})), DAMAGED),
-    "header of null": (weights(raw(None)), DAMAGED), "header of a list": (weights(raw([1])), DAMAGED),
+    "a tensor of null": (weights(raw({"a": None})), DAMAGED), "header of a list": (weights(raw([1])), DAMAGED),
     "header nested deep": (weights(raw(b"[" * 100_000)), DAMAGED),
     "header of a terabyte": (weights((10**12).to_bytes(8, "little") + b"{}"), DAMAGED),
+    "cut in the header": (weights(b"\x10\0\0"), DAMAGED), "cut in the weights": (weights(tensor()[:-1]), DAMAGED),
     "weights are a pipe": (replaced(WEIGHTS, os.mkfifo), "not a regular file"),
-    "weights are a folder": (replaced(WEIGHTS, Path.mkdir), "Is a directory"),
-    "weights lead to themselves": (replaced(WEIGHTS, loop), "Too many levels"),
-    "weights are a device": (replaced(WEIGHTS, lambda path: path.symlink_to("/dev/zero")), "not a regular file"),
-    "weights of nothing": (replaced(WEIGHTS, sparse), DAMAGED), "index of a list": (index([WEIGHTS]), FILES),
-    "index of numbers": (index({"a": 1}), FILES), "index of lists": (index({"a": [WEIGHTS]}), FILES),
-    "index of null": (index(None), FILES), "index leads out": (index({"a": "../other/model.safetensors"}), FILES),
-    "index leads nowhere": (index({"a": ".."}), FILES),
+    "index of a list": (index([WEIGHTS]), "does not list the weight files"),
+    "shards missing": (index({"a": "1.safetensors", "b": WEIGHTS}), "is missing 1 of 2 weight files, such as 1"),
     "index nested deep": (holding(INDEX, '{"weight_map":' * 100_000), "not valid JSON"),
-    "index is a pipe": (replaced(INDEX, os.mkfifo), "not a regular file"),
     "index names a pickle": (lambda f: ((f / "w.bin").write_bytes(pickle.dumps({})), index({"a": "w.bin"})(f)), DAMAGED),
+    "pickles only": (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "only pickled weights.*weights_only"),
     "a pickle called safetensors": (weights(pickle.dumps({"a": 1})), DAMAGED),
-    "config nested deep": (holding(CONFIG, '{"a":' * 100_000), "not valid JSON"),
-    "an index of empty lists": (lambda f: (f / INDEX).write_bytes(LISTS), "holds more than 3 million values"),
-    "a header of empty lists": (weights(raw(LISTS)), "holds more than"),
-    "a config of empty lists": (lambda f: (f / CONFIG).write_bytes(LISTS), "holds more than"),
-    "tokenizer settings of empty lists": (lambda f: (f / "tokenizer_config.json").write_bytes(LISTS), "holds more than"),
+    "config not JSON": (holding(CONFIG, "{"), "not valid JSON"),
     "config of a list": (holding(CONFIG, "[]"), "not a JSON object"),
     "config is a pipe": (replaced(CONFIG, os.mkfifo), "not a regular file"),
-    "config is a folder": (replaced(CONFIG, Path.mkdir), "Is a directory"),
-    "config leads to itself": (replaced(CONFIG, loop), "has no config.json"),
     "config without end": (replaced(CONFIG, sparse), "larger than"),
-    "tokenizer is a pipe": (replaced("tokenizer.json", os.mkfifo), "not a regular file"),
-    "tokenizer without end": (replaced("tokenizer.json", sparse), "larger than"),
-    "template is a pipe": (replaced("chat_template.jinja", os.mkfifo), "not a regular file"),
-    "generation is a pipe": (replaced("generation_config.json", os.mkfifo), "not a regular file"),
 }  # fmt: skip
 
 
@@ -217,26 +194,8 @@ def test_no_pickle_is_opened(folder: Path, tmp_path: Path) -> None:
     assert not trace.exists()
 
 
-def tokenizer(**changes: Any) -> str:
-    return json.dumps(json.loads((builtin_path("builtin") / "tokenizer.json").read_text()) | changes)
-
-
-DOUBLING = {"type": "Replace", "pattern": {"String": "zqx"}, "content": "zqxzqx"}
-GROWING = {"type": "Sequence", "normalizers": [DOUBLING] * 36}
-ENDLESS = {"type": "Split", "pattern": {"Regex": "(x+x+)+z"}, "behavior": "Isolated", "invert": False}
-
-
 def edited(**values: Any) -> Breaks:
     return lambda folder: (folder / CONFIG).write_text(json.dumps(json.loads((folder / CONFIG).read_text()) | values))
-
-
-def without(pattern: str) -> Breaks:
-    return lambda folder: list(map(os.unlink, folder.glob(pattern)))
-
-
-def pickled(folder: Path) -> None:
-    (folder / WEIGHTS).unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02.")
 
 
 def lacking(folder: Path) -> None:
@@ -245,43 +204,22 @@ def lacking(folder: Path) -> None:
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})
 
 
-def shards_missing(folder: Path) -> None:
-    (folder / WEIGHTS).unlink()
-    index({"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"})(folder)
-
-
 BROKEN: dict[str, tuple[Breaks, str]] = {
-    "nothing there": (shutil.rmtree, "There is no folder"), "empty folder": (without("*"), "is empty"),
-    "no config": (without(CONFIG), "no config.json"), "config not JSON": (holding(CONFIG, "{"), "not valid JSON"),
-    "no weights": (without(WEIGHTS), "no weights"),
-    "truncated": (lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]), "incomplete"),
-    "cut in the header": (weights(b"\x10\0\0"), "incomplete"),
-    "pickles only": (pickled, "only pickled weights.*weights_only"), "no tokenizer": (without("*token*"), "no tokenizer"),
-    "tokenizer not JSON": (holding("tokenizer.json", "{"), "cannot be read"),
+    "no tokenizer": (without("*token*"), "no tokenizer"),
+    "tokenizer not JSON": (holding("tokenizer.json", "{"), "tokenizer in .* cannot be read"),
+    "tokenizer settings of a list": (holding("tokenizer_config.json", "[1]"), "tokenizer in .* cannot be read"),
     "tensor missing": (lacking, "missing 1 tensor.*layers.1.mlp.up_proj"),
-    "shard missing": (shards_missing, "is missing 2 of 2 weight files"),
     "own code": (edited(model_type="mine", auto_map={"AutoModel": "m.M"}), "own Python code"),
     "unknown type": (edited(model_type="mine"), "'mine'.*Update transformers"),
     "no type": (holding(CONFIG, "{}"), "without a model_type"),
-    "encoder": (edited(model_type="bert", architectures=["BertForMaskedLM"]), "not a causal language model"),
     "translator": (edited(model_type="t5", architectures=["T5ForConditionalGeneration"]), "not a causal language model"),
     "no head": (edited(architectures=["LlamaModel"]), "not a causal language model"),
-    "tokenizer nested deep": (holding("tokenizer.json", "[" * 100_000), "tokenizer.json cannot be read"),
-    "tokenizer of null": (holding("tokenizer.json", "null"), "tokenizer.json cannot be read"),
-    "tokenizer that writes 70 GB": (holding("tokenizer.json", tokenizer(normalizer=GROWING)), "json .* too much memory"),
-    "tokenizer that panics": (holding("tokenizer.json", tokenizer(pre_tokenizer=ENDLESS)), "tokenizer.json .*retry-limit"),
-    "tokenizer settings nested deep": (holding("tokenizer_config.json", '{"a":' * 100_000), "tokenizer in"),
-    "tokenizer settings of a list": (holding("tokenizer_config.json", "[1]"), "tokenizer in"),
-    "generation nested deep": (holding("generation_config.json", '{"a":' * 100_000), "Cannot load"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_model_is_one_sentence(case: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_model_is_one_sentence(case: str, folder: Path) -> None:
     breaks, sentence = BROKEN[case]
-    if "that" in case:  # limits are constants, and made small
-        monkeypatch.setattr("specchat.backends.files.checkpoint.TRIAL_SECONDS", 1.0)
-        monkeypatch.setattr("specchat.backends.files.checkpoint.TRIAL_MEMORY", 200_000_000)
     breaks(folder)
     with pytest.raises(UserError, match=sentence) as caught:
         load(folder)
@@ -338,27 +276,6 @@ def test_parameters_of_ollama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 TOKENS = tokens(builtin_gguf())
 
-ODD_FILES: dict[str, tuple[dict[str, Any], str]] = {
-    "alignment of 0": ({"general.alignment": 0}, "an alignment of 0"),
-    "alignment of 2^31": ({"general.alignment": 1 << 31}, "incomplete"),
-    "experts without end": ({"llama.expert_count": math.inf}, "is damaged .llama.expert_count is inf"),
-    "a context of no number": ({"llama.context_length": math.nan}, "is damaged .llama.context_length is nan"),
-    "numbers without end": ({"llama.rope.scaling": [1.0, -math.inf]}, "is damaged .llama.rope.scaling is"),
-    "a norm of halves": ({"output_norm.weight": np.ones(256, np.float16)}, "is damaged .output_norm.weight is not in float32"),
-    "a kind of several": ({"general.type": [b"adapter"], "tokenizer.ggml.model": None}, "contains no tokenizer"),
-}
-
-
-@pytest.mark.parametrize("case", ODD_FILES)
-def test_what_cannot_be_read_is_a_sentence(case: str, tmp_path: Path) -> None:
-    values, sentence = ODD_FILES[case]
-    tensors = {name: values.pop(name) for name in [*values] if isinstance(values[name], np.ndarray)}
-    file = changed(builtin_gguf(), tmp_path / "model.gguf", values, tensors)
-    with pytest.raises(UserError, match=sentence) as caught:
-        read_header(file)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-
 
 @needs_llama
 def test_a_name_that_is_no_utf8_loads(tmp_path: Path) -> None:
@@ -372,28 +289,27 @@ def test_a_file_that_is_changed_in_nothing_is_good(tmp_path: Path) -> None:
     assert file.read_bytes() == builtin_gguf().read_bytes()
 
 
-def test_pipes_and_devices_are_sentences(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.gguf")
-    (tmp_path / "loop.gguf").symlink_to("loop.gguf")
-    (tmp_path / "zero.gguf").symlink_to("/dev/zero")
-    for name, sentence in (("pipe", "not a regular file"), ("loop", "There is no file"), ("zero", "not a regular file")):
-        file = tmp_path / f"{name}.gguf"
-        with pytest.raises(UserError, match=sentence):
-            read_header(file)
-        assert read_card(file).problem
+OTHER_FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "nothing": (lambda file: None, "There is no file"), "empty": (lambda file: file.touch(), r"begins with b''"),
+    "a page": (lambda file: file.write_bytes(b"<!DOCTYPE html>"), "is not a GGUF file of version 2 or 3"),
+    "big-endian": (lambda file: file.write_bytes(b"GGUF\0\0\0\x03"), "is not a GGUF file of version 2 or 3"),
+    "a pipe": (os.mkfifo, "not a regular file"),
+    "cut": (lambda file: file.write_bytes(builtin_gguf().read_bytes()[:-1]), "is damaged or incomplete"),
+    "adapter": (lambda file: changed(builtin_gguf(), file, {"general.type": "adapter"}), "no language model .*type adapter"),
+    "no tokenizer": (lambda file: changed(builtin_gguf(), file, {"tokenizer.ggml.model": None}), "no language model with"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("data", [b"", b"<!DOCTYPE html>", b"\xff\xfe\x00b\x00"])
-def test_what_is_no_gguf_file_is_told_in_plain_words(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(data)
-    with pytest.raises(UserError, match=re.escape(f"is not a GGUF file (it begins with {data[:4]!r}). Download it again")):
+@pytest.mark.parametrize("case", OTHER_FILES)
+def test_what_is_no_gguf_model_is_a_sentence(case: str, tmp_path: Path) -> None:
+    write, sentence = OTHER_FILES[case]
+    write(tmp_path / "model.gguf")
+    with pytest.raises(UserError, match=sentence) as caught:
         read_header(tmp_path / "model.gguf")
+    assert read_card(tmp_path / "model.gguf").problem == str(caught.value)
 
 
-HEADERS, FOLDERS, TRIED = (300, 120, 30) if FULL else (12, 8, 10)
-MOST_BYTES = 1.5e9
-MOST_SECONDS = 30
-"""Seconds of processor time after which the system ends a load that goes on and on."""
+TRIED = 30 if FULL else 10
 
 ODD_VALUES: tuple[Any, ...] = (
     -1, 0, 1, 3, 2**31, 2**63, 1e308, "", "x" * 1000, None, True, [], {}, [[[]]], [0] * 1000, {"a": "b"},
@@ -430,85 +346,39 @@ def reworded(value: Any, rng: Random) -> Any:
     return out
 
 
-def _load(pipe: Connection, path: str, log: str) -> None:
-    out = os.open(log, os.O_WRONLY | os.O_CREAT)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-    sentence = ""
-    try:
-        load_model(path, LoadOptions(device="cpu", threads=1, context=64))
-    except UserError as error:
-        sentence = str(error)
-    except BaseException as error:
-        sentence = f"no sentence: {type(error).__name__}: {error}"
-    pipe.send((sentence, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
-
-
-def check_load(path: Path, log: Path) -> None:
-    """Load in a new process: it loads, or there is one sentence. It takes no more than 1.5 GB, and where it ends the
-    process the cause is in the log."""
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["specchat.backends.hf.model", "specchat.backends.llama.model", __name__])
-    ours, theirs = processes.Pipe()
-    process = processes.Process(target=_load, args=(theirs, str(path), str(log)))
-    process.start()
-    theirs.close()
-    try:
-        sentence, most = ours.recv()
-    except EOFError:
-        process.join()
-        words = log.read_text(errors="replace")
-        assert process.exitcode == -6, (process.exitcode, words[-1000:])
-        assert LAST_WORDS.search(words), words[-1000:]
-        return
-    process.join()
-    assert not sentence.startswith("no sentence"), sentence
-    assert "\n" not in sentence
-    assert not sentence or sentence.endswith("."), sentence
-    assert most < MOST_BYTES, sentence
-
-
-@needs_llama
-@pytest.mark.parametrize("seed", range(HEADERS))
-def test_a_gguf_file_with_a_changed_header(seed: int, tmp_path: Path) -> None:
-    rng, source = Random(seed), gguf_of(llama_folder())
+def test_files_that_chance_has_changed_never_end_the_list(tmp_path: Path) -> None:
+    rng, source = Random(1), gguf_of(llama_folder())
     (layout,) = read_layout(source)
     data, end = source.read_bytes(), min(tensor.begin for tensor in layout.tensors)
-    figures = data.find(b"tokenizer.ggml.tokens")
-    # Half of them among the figures at the beginning and the tensors at the end, where there is more to break than in words.
-    file = tmp_path / "model.gguf"
-    for _ in range(16):  # the header alone is quick to read
-        file.write_bytes(mutated(data, figures if seed % 2 and figures > 0 else end, rng))
+    # Half of them among the figures at the beginning, where there is more to break than in words.
+    figures, file = data.find(b"tokenizer.ggml.tokens"), tmp_path / "model.gguf"
+    for seed in range(20 * TRIED):
+        file.write_bytes(mutated(data, figures if seed % 2 else end, rng))
         with suppress(UserError):
             read_header(file)
-    check_load(file, tmp_path / "log")
+        read_card(file)
+    folder = minimal(tmp_path / "folder")
+    for name in (WEIGHTS, CONFIG):
+        whole = (folder / name).read_bytes()
+        for _ in range(5 * TRIED):
+            changes = mutated(whole, len(whole) // 2, rng)
+            if name == CONFIG and rng.random() < 0.7:
+                changes = json.dumps(reworded(json.loads(whole), rng)).encode()
+            (folder / name).write_bytes(changes)
+            with suppress(UserError):
+                check_folder(folder)
+            read_card(folder)
+        (folder / name).write_bytes(whole)
 
 
-@pytest.mark.parametrize("seed", range(FOLDERS))
-def test_a_folder_with_a_changed_file(seed: int, tmp_path: Path) -> None:
-    rng, folder = Random(seed), Path(shutil.copytree(llama_folder(), tmp_path / "model"))
-    names = ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"]
-    file = folder / names[seed % len(names)]
-    data = file.read_bytes()
-    if file.suffix == ".safetensors":
-        file.write_bytes(mutated(data, 8 + int.from_bytes(data[:8], "little"), rng))
-    elif rng.random() < 0.3:
-        file.write_bytes(mutated(data, len(data), rng))
-    else:
-        file.write_text(json.dumps(reworded(json.loads(data), rng)))
-    check_load(folder, tmp_path / "log")
-
-
-@pytest.mark.parametrize("seed", range(TRIED))
-def test_a_changed_template(seed: int) -> None:
-    rng = Random(seed)
-    source = FAMILIES[rng.choice([*FAMILIES])].template.encode()
-    template = Template(mutated(source, len(source), rng).decode("utf-8", "replace"), NAMES)
-    try:
-        template.render([{"role": "user", "content": "hi"}])
+def test_a_changed_template_is_a_text_or_a_sentence() -> None:
+    rng = Random(1)
+    for name in [*FAMILIES] * (TRIED // 10):
+        source = FAMILIES[name].template.encode()
+        template = Template(mutated(source, len(source), rng).decode("utf-8", "replace"), NAMES)
         sentence = "."
-    except UserError as error:
-        sentence = str(error)
-    assert "\n" not in sentence
-    assert sentence.endswith(".")
+        try:
+            template.render([{"role": "user", "content": "hi"}])
+        except UserError as error:
+            sentence = str(error)
+        assert re.fullmatch(r".*\.", sentence), name

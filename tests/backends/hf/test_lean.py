@@ -21,7 +21,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from specchat.backends import ROOT, LoadOptions, Sampling, UserError, load_model
 from specchat.backends.best import read_best, write_best
-from specchat.backends.files.memory import Needs
+from specchat.backends.files.model_card import Needs
 from specchat.backends.hf import attention, devices
 from specchat.backends.hf.attention import MOST_ROWS, in_view, padded, parts_of, tree_attention
 from specchat.backends.hf.graphs import passes

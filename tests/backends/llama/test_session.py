@@ -288,9 +288,6 @@ def test_files_that_are_cut_missing_or_parts(tmp_path: Path, good: bytes) -> Non
     assert "big-00003-of-00003.gguf next to it" in refusal_of(tmp_path / "big-00001-of-00003.gguf")
     assert "Give the first one" in refusal_of(tmp_path / "big-00002-of-00003.gguf")
     assert "There is no file" in refusal_of(tmp_path / "nothing.gguf")
-    folder = tmp_path / "folder.gguf"
-    folder.mkdir()
-    assert "is a folder" in refusal_of(folder)
 
 
 def write(file: Path, architecture: str, fill: Callable[[Any], None] | None = None, tokenizer: bool = True) -> Path:
@@ -319,11 +316,11 @@ def one_tensor(writer: Any) -> None:
 
 
 MADE: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "vocabulary": ({"architecture": "llama", "fill": None}, ("only a vocabulary",)),
+    "vocabulary": ({"architecture": "llama", "fill": None}, ("no language model with weights",)),
     "new": ({"architecture": "brandnew"}, ("architecture 'brandnew'", "pip install llama-cpp-python --upgrade")),
     "half": ({"architecture": "llama"}, ("key not found",)),
-    "mmproj": ({"architecture": "clip"}, ("vision projector",)),
-    "bare": ({"architecture": "llama", "tokenizer": False}, ("no tokenizer",)),
+    "mmproj": ({"architecture": "clip"}, ("no language model", "mmproj")),
+    "bare": ({"architecture": "llama", "tokenizer": False}, ("no language model with weights and tokenizer",)),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.backends.files.gguf_file import ALIGNMENT, ARRAY, STRING, read_layout
+from specchat.backends.files.vocabulary import read_vocabulary
 
 UINT32, INT32, FLOAT32, BOOL = 4, 5, 6, 7
 TYPES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int64): 27}
@@ -24,15 +25,15 @@ def changed(
     whole numbers or numbers; and with these tensors. None leaves one out."""
     (layout,) = read_layout(source)
     data = source.read_bytes()
-    pairs = layout.pairs | {key: _text(key.encode()) + _value(value) for key, value in values.items() if value is not None}
+    pairs = {key: data[begin:end] for key, (begin, end) in layout.spans.items()}
+    pairs |= {key: _text(key.encode()) + _value(value) for key, value in values.items() if value is not None}
     for key in [key for key, value in values.items() if value is None]:
         pairs.pop(key, None)
-    parts = {t.name: (t.entry, data[t.begin : t.begin + t.length]) for t in layout.tensors}
+    parts = {t.name: (_entry(t.name, t.shape, t.kind), data[t.begin : t.begin + t.length]) for t in layout.tensors}
     for name, tensor in (tensors or {}).items():
         parts.pop(name, None)
         if tensor is not None:
-            dimensions = struct.pack(f"<I{tensor.ndim}QI", tensor.ndim, *tensor.shape[::-1], TYPES[tensor.dtype])
-            parts[name] = _text(name.encode()) + dimensions, tensor.tobytes()
+            parts[name] = _entry(name, tensor.shape, TYPES[tensor.dtype]), tensor.tobytes()
     # No more than a power of two makes sense, and 2^31 would make a file of that size.
     alignment = values.get("general.alignment", layout.header.metadata.get("general.alignment", ALIGNMENT))
     alignment = alignment if 0 < alignment <= 4096 else ALIGNMENT
@@ -50,15 +51,12 @@ def changed(
 
 
 def tokens(source: Path) -> list[bytes]:
-    (layout,) = read_layout(source)
-    record = layout.pairs["tokenizer.ggml.tokens"]
-    at = 8 + len(b"tokenizer.ggml.tokens") + 16
-    names = []
-    while at < len(record):
-        (size,) = struct.unpack_from("<Q", record, at)
-        names.append(record[at + 8 : at + 8 + size])
-        at += 8 + size
-    return names
+    return [name.encode() for name in read_vocabulary(source)]
+
+
+def _entry(name: str, shape: Sequence[int], kind: int) -> bytes:
+    """A tensor's record without the offset."""
+    return _text(name.encode()) + struct.pack(f"<I{len(shape)}QI", len(shape), *shape[::-1], kind)
 
 
 def _text(text: bytes) -> bytes:
