@@ -210,8 +210,8 @@ BROKEN: dict[str, tuple[Breaks, str]] = {
     "tokenizer settings of a list": (holding("tokenizer_config.json", "[1]"), "tokenizer in .* cannot be read"),
     "tensor missing": (lacking, "missing 1 tensor.*layers.1.mlp.up_proj"),
     "own code": (edited(model_type="mine", auto_map={"AutoModel": "m.M"}), "own Python code"),
-    "unknown type": (edited(model_type="mine"), "'mine'.*Update transformers"),
-    "no type": (holding(CONFIG, "{}"), "without a model_type"),
+    "unknown type": (edited(model_type="mine"), "`mine`.*Update transformers"),
+    "no type": (holding(CONFIG, "{}"), "Should have a .model_type"),
     "translator": (edited(model_type="t5", architectures=["T5ForConditionalGeneration"]), "not a causal language model"),
     "no head": (edited(architectures=["LlamaModel"]), "not a causal language model"),
 }  # fmt: skip
