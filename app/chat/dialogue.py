@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from ...engine import messages
 from ...engine.messages import Command, Event
@@ -68,11 +68,14 @@ class LoadedModel:
 class NoModel:
     """No model is loaded."""
 
+    phase: ClassVar[Phase] = "unloaded"
+
 
 @dataclass(frozen=True, slots=True)
 class LoadingModel:
     """A model is being loaded."""
 
+    phase: ClassVar[Phase] = "loading"
     previous: LoadedModel | None = None
     """The model that the engine still has; None once it was freed."""
     cancelled: bool = False
@@ -82,6 +85,8 @@ class LoadingModel:
 class Idle:
     """A model is loaded, and no answer is being written."""
 
+    phase: ClassVar[Phase] = "ready"
+
 
 @dataclass(frozen=True, slots=True)
 class Answering:
@@ -90,7 +95,7 @@ class Answering:
     id: int
     answer: Answer | None
     """The answer; None once its chat was cleared."""
-    stage: Literal["prefill", "writing", "stopping"] = "prefill"
+    phase: Literal["prefill", "writing", "stopping"] = "prefill"
     paused: bool = False
     switching: str | None = None
     """A method that the user switched to and the engine has not confirmed yet."""
@@ -99,7 +104,7 @@ class Answering:
 
     @property
     def stoppable(self) -> bool:
-        return self.stage != "stopping"
+        return self.phase != "stopping"
 
 
 @dataclass(slots=True)
@@ -160,15 +165,7 @@ class Dialogue:
 
     @property
     def phase(self) -> Phase:
-        match self.state:
-            case Answering(stage=stage):
-                return stage
-            case LoadingModel():
-                return "loading"
-            case NoModel():
-                return "unloaded"
-            case Idle():
-                return "ready"
+        return self.state.phase
 
     @property
     def busy(self) -> bool:
@@ -303,7 +300,7 @@ class Dialogue:
                 self.state = replace(self.state, cancelled=True)
             case Answering(id=id, stoppable=True):
                 self.engine.send(messages.Cancel(id))
-                self.state = replace(self.state, stage="stopping")
+                self.state = replace(self.state, phase="stopping")
             case _:
                 return False
         return True
@@ -508,10 +505,10 @@ class Dialogue:
                     answer.pieces = self.pieces
                     if state.stoppable:  # else the user may have chosen another method for the next answer
                         self.method = event.method
-                case messages.Prefilling() if state.stage == "writing" and event.done < event.total:
-                    self.state = replace(state, stage="prefill")
-                case messages.Steps() if state.stage == "prefill":
-                    self.state = replace(state, stage="writing")
+                case messages.Prefilling() if state.phase == "writing" and event.done < event.total:
+                    self.state = replace(state, phase="prefill")
+                case messages.Steps() if state.phase == "prefill":
+                    self.state = replace(state, phase="writing")
                 case messages.Switched():
                     self.method = event.method
                     self.state = replace(state, switching=None, method_after=None)

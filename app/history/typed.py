@@ -143,27 +143,17 @@ class Drafts:
             self._put(store, self.typing(NEW))
         return last
 
-    def write(self, typing: Typing) -> None:
-        """Write the unsent text, from any thread; without effect after `close`.
+    def write(self, typing: Typing, last: bool = False) -> None:
+        """Write the unsent text, from any thread; `last` for the end of the program, after which nothing is written.
 
         Raises:
             UserError: the history cannot be written.
         """
         with self._lock:
             if not self._closed:
+                self._closed = last  # text that a thread has yet to write is older
                 with _changing(self.path) as store:
                     self._put(store, typing)
-
-    def close(self, typing: Typing) -> None:
-        """Write the last of the unsent text.
-
-        Raises:
-            UserError: the history cannot be written.
-        """
-        with self._lock:  # text that a thread has yet to write is older
-            self._closed = True
-            with _changing(self.path) as store:
-                self._put(store, typing)
 
     def _put(self, store: Store, typing: Typing) -> None:
         current, drafts = typing

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UserError
 from ...option import Option, declared_options
 from ..text.cells import fit, has_words, one_line
 from .fields import OPTIONS, Values
@@ -122,24 +121,12 @@ def word(value: Any) -> str:
 
 def preset_summary(values: Values) -> str:
     """Summarise a preset on a line."""
-    parts = []
-    for key, value in values.items():
-        match split(key):
-            case ("system",):
-                parts.append(f"“{fit(one_line(str(value)), 48)}”")
-            case ("methods", _, _):
-                continue
-            case (*_, last):
-                parts.append(f"{last}={shown(value)}")
-    return "  ".join(parts) or "empty"
+    return "  ".join(f"{split(key)[-1]}={fit(shown(value), 48)}" for key, value in values.items()) or "empty"
 
 
 def constraint_name(constraint: ConstraintFields | None) -> str:
     """Name a constraint on answers in a word or two, for headers; empty for none."""
     from ...engine.catalog import parse_constraint
 
-    try:
-        named = parse_constraint(constraint)
-    except (UserError, ValueError):
-        return ""
+    named = parse_constraint(constraint)
     return named.name if named is not None else ""

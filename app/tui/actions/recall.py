@@ -112,7 +112,7 @@ class PromptRecall:
         with suppress(UserError):
             if self._keeps:
                 drafts = self._drafts = self._drafts or Drafts()  # the chat may end before it has read earlier drafts
-                drafts.close(self._typing(drafts))
+                drafts.write(self._typing(drafts), last=True)
                 return "What you were typing is saved. The next chat starts with it." if text else ""
         return f"What you were typing could not be saved:\n{sanitise(text)}" if text else ""
 

@@ -95,7 +95,7 @@ def test_a_running_one_keeps_its_own_which_comes_back_at_any_length_when_it_was_
 def test_what_a_thread_writes_late_is_older_and_changes_nothing(file: Path) -> None:
     drafts = typing(file, NEW, c0="Half")
     late, drafts.by_chat[NEW] = drafts.typing(NEW), [Typed("Half a thought")]
-    drafts.close(drafts.typing(NEW))
+    drafts.write(drafts.typing(NEW), last=True)
     drafts.write(late)
     drafts.write((NEW, {}))
     assert texts(Drafts(file).take_over()) == ["Half a thought"]
