@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from specchat.app.race.race import Race
 from specchat.app.race.subject import race_prompt
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import changed
+from specchat.app.settings.precedence import with_command_line
 from specchat.app.tui.app import SpecchatApp
 from specchat.engine.client import EngineClient
 from specchat.engine.options import ModelSelection
@@ -105,7 +105,7 @@ async def switch(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
 
 async def main() -> None:
     """Play and save."""
-    settings = changed(Settings(), {"theme": "dark", "method": "greedy"})
+    settings = with_command_line(Settings(), {"theme": "dark", "method": "greedy"})
     client = EngineClient()
     client.load(ModelSelection(settings.model, device="cpu", dtype="float32"))
     app = SpecchatApp(settings, client)

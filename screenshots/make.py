@@ -22,7 +22,7 @@ import resvg_py
 from textual.pilot import Pilot
 
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import changed
+from specchat.app.settings.precedence import with_command_line
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.composer.box import PromptInput
 from specchat.app.tui.composer.starters import OPENINGS
@@ -277,16 +277,16 @@ DRAFT_MODELS = {
 async def take(name: str, theme: str, scene: Scene) -> None:
     """Play one scene and save it."""
     drafts = DRAFT_MODELS.get(name, ())
-    settings = changed(Settings(), {"theme": theme, "method": "lookup", "draft_model": drafts})
+    settings = with_command_line(Settings(), {"theme": theme, "method": "lookup", "draft_model": drafts})
     if scene is thinking or getattr(scene, "func", None) is thinking:
         file = Path(tempfile.mkdtemp()) / "small-thinker.jsonl"
         file.write_text(json.dumps({"prompt": QUESTION, "response": RECORDED}))
         os.environ["SPECCHAT_RUNTIME"] = "specchat.tests.fakes.recorded:load_recorded"
-        settings = changed(settings, {"model": f"recorded:{file}?pace=0.02"})
+        settings = with_command_line(settings, {"model": f"recorded:{file}?pace=0.02"})
     if scene is base:  # the built-in model without its template
         folder = Path(tempfile.mkdtemp()) / "small-base"
         shutil.copytree(builtin_path(), folder, ignore=shutil.ignore_patterns("chat_template.jinja"))
-        settings = changed(settings, {"model": str(folder), "max_tokens": 40})
+        settings = with_command_line(settings, {"model": str(folder), "max_tokens": 40})
     client = EngineClient()
     client.load(ModelSelection(settings.model, device="cpu", dtype="float32", draft_model=drafts))
     app = SpecchatApp(settings, client)

@@ -108,7 +108,7 @@ class Settings(ModelSelection, AnswerOptions):
     keymap: Mapping[str, str] = field(default_factory=dict)
     """Keys of the chat, by id of the binding; several separated by commas."""
     layers: object = field(default=None, compare=False, repr=False)
-    """Sources of the values (`precedence.layers_of`); None for settings made by hand."""
+    """Sources of the values (`precedence.layers_of`); None for the defaults."""
 
 
 NESTED = ("methods", "models", "presets", "servers")

@@ -7,7 +7,6 @@ which value counts where several are given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from ...errors import UserError
 from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
-from .fields import NESTED, OPTIONS, Settings, Values, checked
+from .fields import NESTED, Settings, Values, checked
 from .toml import join, leaves, parse, read_text, rewrite, split
 
 
@@ -28,19 +27,6 @@ class ReadSettings:
     values: Values = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     """A sentence for each value that is wrong; all others count."""
-
-
-def changed(settings: Settings, changes: Values, names: Mapping[str, str] | None = None) -> Settings:
-    """Return settings with some of them changed.
-
-    Args:
-        changes: values as people type them or as TOML gives them.
-        names: names of keys in error messages (`{"sampling.top_k": "--top-k"}`).
-
-    Raises:
-        UserError: an unknown key (with the nearest known one), a wrong type, or a value out of its range.
-    """
-    return merged(settings, {key: checked(key, value, (names or {}).get(key, key)) for key, value in changes.items()})
 
 
 def merged(settings: Settings, changes: Values) -> Settings:
@@ -60,19 +46,6 @@ def merged(settings: Settings, changes: Values) -> Settings:
             case (table, name, *inner):
                 fields[table].setdefault(name, {})[join(inner)] = value
     return replace(settings, **fields, sampling=replace(settings.sampling, **sampling))
-
-
-def flat(settings: Settings) -> dict[str, object]:
-    """Return the values that differ from the defaults, by dotted key."""
-    values: dict[str, object] = {}
-    for key, option in OPTIONS.items():
-        value = getattr(settings.sampling if key.startswith("sampling.") else settings, key.removeprefix("sampling."))
-        if value != option.default:
-            values[key] = value
-    for table in NESTED:
-        for name, inner in getattr(settings, table).items():
-            values |= {join((table, name, *split(key))): value for key, value in inner.items()}
-    return values | {join(("keymap", binding)): keys for binding, keys in settings.keymap.items()}
 
 
 def read(path: Path | None = None) -> ReadSettings:

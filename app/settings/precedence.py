@@ -19,7 +19,7 @@ from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
 from .fields import SAMPLING, Settings, Values, checked, is_chat_key
-from .file import ReadSettings, flat, merged, read
+from .file import ReadSettings, merged, read
 from .toml import join, split
 
 OriginKind = Literal["default", "makers", "file", "model", "command line", "preset", "chat"]
@@ -123,18 +123,22 @@ def with_recommended(settings: Settings, info: ModelInfo) -> Settings:
     return replace(settings, sampling=replace(layers_of(settings), makers=recommended(info)).settings().sampling)
 
 
-def with_command_line(settings: Settings, options: Values, names: Mapping[str, str], preset: str | None = None) -> Settings:
-    """Return settings with the options of a command line, which override the preset.
+def with_command_line(
+    settings: Settings, options: Values, names: Mapping[str, str] | None = None, preset: str | None = None
+) -> Settings:
+    """Return settings with more options of a command line, which override the preset.
 
     Args:
-        options: by dotted key.
-        names: dotted key → the option that sets it.
+        options: by dotted key, as people type them or as TOML gives them.
+        names: dotted key → the option that sets it, for error messages.
 
     Raises:
         UserError: a value is wrong, or there is no such preset.
     """
+    names = names or {}
     values = {key: checked(key, value, names.get(key, key)) for key, value in options.items()}
-    layers = replace(layers_of(settings), command_line=values, names=names)
+    layers = layers_of(settings)
+    layers = replace(layers, command_line={**layers.command_line, **values}, names={**layers.names, **names})
     if preset is not None:
         layers = layers.with_preset(preset)
         layers = replace(layers, preset={key: value for key, value in layers.preset.items() if key not in values})
@@ -142,13 +146,8 @@ def with_command_line(settings: Settings, options: Values, names: Mapping[str, s
 
 
 def layers_of(settings: Settings) -> Layers:
-    """Return the layers of settings. Values of settings made by hand count as given on the command line."""
-    if isinstance(settings.layers, Layers):
-        return settings.layers
-    values = flat(settings)
-    tables = {key: value for key, value in values.items() if split(key)[0] in ("models", "presets")}
-    command_line = {key: value for key, value in values.items() if key not in tables}
-    return Layers(ReadSettings(locations.settings_file(), tables), command_line)
+    """Return the layers of settings; none but the defaults for those that were not read."""
+    return settings.layers if isinstance(settings.layers, Layers) else Layers(ReadSettings(locations.settings_file()))
 
 
 def chat_part(values: Values) -> dict[str, Any]:

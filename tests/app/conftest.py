@@ -260,13 +260,13 @@ def make_chat(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         from textual.pilot import Pilot
 
         from specchat.app.settings.fields import Settings
-        from specchat.app.settings.file import changed
+        from specchat.app.settings.precedence import with_command_line
         from specchat.app.tui.app import SpecchatApp
 
         # Half a minute is little for a first frame on a crowded machine; what hangs is found by pytest-timeout.
         monkeypatch.setattr(Pilot._wait_for_screen, "__defaults__", (600.0,))
         notice = changes.pop("notice", None)
-        return SpecchatApp(changed(Settings(), changes), engine, notice, METHODS)
+        return SpecchatApp(with_command_line(Settings(), changes), engine, notice, METHODS)
 
     return make
 

@@ -15,7 +15,7 @@ from ....engine.catalog import get
 from ....errors import UserError
 from ...chat.entries import OWN_END
 from ...history.chats import OpenedChat, reading
-from ...settings.file import changed
+from ...settings.precedence import with_command_line
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
 from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table, write_table
@@ -88,7 +88,7 @@ def replay_files(request: ReplayRequest) -> int:
     if not files and not request.history:
         raise UserError("There is nothing to replay. Give JSONL files of recorded answers, or --history for your own chats.")
     if request.on_model is not None:
-        settings = changed(request.settings, {"model": request.on_model}, {"model": "--on-model"})
+        settings = with_command_line(request.settings, {"model": request.on_model}, {"model": "--on-model"})
         request = replace(request, settings=settings)
     specs = choose_specs(request)
     for path in (*files, *(request.past or ())):

@@ -18,7 +18,7 @@ from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.resume import chat_settings, resume_settings
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import changed
+from specchat.app.settings.precedence import with_command_line
 from specchat.app.tui.actions.history import go_on
 from specchat.backends.base import Sampling
 from specchat.engine.messages import Failed, Load, PieceTable, Steps
@@ -269,7 +269,7 @@ def test_the_settings_of_a_chat_come_back(opened: Any) -> None:
 
 def test_what_the_command_line_asks_for_goes_before_them(opened: Any) -> None:
     changes = {"model": "builtin", "sampling.seed": 3}
-    settings = resume_settings(changed(Settings(), changes), opened, changes)
+    settings = resume_settings(with_command_line(Settings(), changes), opened, changes)
     assert (settings.model, settings.draft_model) == ("builtin", ())
     assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 3)
 

@@ -19,7 +19,7 @@ from specchat.app.chat.pieces import Pieces
 from specchat.app.chat.runs import SHADES
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import changed
+from specchat.app.settings.precedence import with_command_line
 from specchat.app.theming.colouring import COLOURINGS, INKS, effective, ink_name, legend, run_inks, split_blanks
 from specchat.app.theming.themes import COLOURS, FEWER, FORMS, LISTS, SHIPPED, STEPS, TONES, Palette, load_themes, read_theme
 from specchat.errors import UserError
@@ -320,7 +320,7 @@ async def test_the_setting_applies_from_the_start(make_chat: Make, engine: Any) 
         await pilot.pause()
         assert app.chat_screen.view.colouring == "off"
     with pytest.raises(UserError, match="length"):
-        changed(Settings(), {"colours": "rainbow"})
+        with_command_line(Settings(), {"colours": "rainbow"})
 
 
 @pytest.mark.parametrize("theme", load_themes()[0])

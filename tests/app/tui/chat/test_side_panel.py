@@ -9,7 +9,7 @@ import pytest
 
 from specchat.app.chat.methods import known_methods
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import changed
+from specchat.app.settings.precedence import with_command_line
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.chat import side_panel
 from specchat.app.tui.chat.side_panel import PAGES
@@ -168,7 +168,7 @@ async def test_an_answer_looked_into_afterwards_and_one_step_by_step(tmp_path: A
     prompt = "Repeat this text exactly: The lamp was lit. The lamp was lit. The lamp was lit."
     with EngineClient() as client:
         client.load(ModelSelection("builtin", device="cpu"))
-        app = SpecchatApp(changed(Settings(), {"method": "lookup"}), client)
+        app = SpecchatApp(with_command_line(Settings(), {"method": "lookup"}), client)
         dialogue = app.dialogue
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: dialogue.phase == "ready" and len(dialogue.pieces) > 0)

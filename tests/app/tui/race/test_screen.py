@@ -12,7 +12,7 @@ from textual.widgets import OptionList
 from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import RaceEntry
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import changed
+from specchat.app.settings.precedence import with_command_line
 from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.keys import KeyBar
@@ -443,7 +443,7 @@ async def test_a_head_a_draft_model_fusion_and_plain_decoding_race(
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     with EngineClient() as client:
         client.load(ModelSelection("builtin", device="cpu", backend=backend, draft_model=drafts))
-        app = SpecchatApp(changed(Settings(), {"max_tokens": 48, "draft_model": drafts}), client)
+        app = SpecchatApp(with_command_line(Settings(), {"max_tokens": 48, "draft_model": drafts}), client)
         async with app.run_test(size=(150, 40)) as pilot:
             await until(pilot, lambda: app.dialogue.phase == "ready")
             assert app.dialogue.info.backend == backend
