@@ -227,12 +227,7 @@ class Dialogue:
         """Return the methods worth a try on this model."""
         if served := served_method(self.info):
             return list(served)
-        # Until the model is loaded, its drafters are unknown unless one is named.
-        missing = set() if self.info else {"trained"}
-        if not self.info and not self.draft_models:
-            missing.add("draft model")
-        unknown = (name for name, method in self.methods.items() if method.group in missing)
-        return shortlist(self.methods, {*self.unavailable, *unknown}, self.model)
+        return shortlist(self.methods, self.unavailable, self.model)
 
     @property
     def draft_models(self) -> dict[str, str]:

@@ -124,15 +124,13 @@ def delete(
     """Delete a chat, or restore it."""
     from ..history.chats import reading
     from ..history.past import forget_deleted
-    from ..history.resume import one_chat
 
     with reading() as history:
-        row = one_chat(history, chat, deleted=undo)
+        row = history.find(chat, deleted=undo)
         if undo:
             history.undelete(row.id)
         else:
             history.delete(row.id)
-        row = history.row(row.id)
     if not undo:
         forget_deleted()
     if undo:
@@ -178,7 +176,6 @@ def _as_json(row: ChatRow) -> dict[str, object]:
 def _open(chat: str | None) -> OpenedChat:
     """Open a chat by its number or title, the last one if None."""
     from ..history.chats import reading
-    from ..history.resume import one_chat
 
     with reading() as history:
-        return history.open((history.latest() if chat is None else one_chat(history, chat)).id)
+        return history.open(history.find(chat).id)

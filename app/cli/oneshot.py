@@ -194,15 +194,13 @@ def open_chat(request: Request, notes: Notes) -> tuple[Transcript, Request]:
         UserError: there is no such chat, there are several, or the history cannot be read.
     """
     from ..history.chats import reading
-    from ..history.resume import one_chat, resume_notices, resume_settings
+    from ..history.resume import resume_settings
 
     with reading() as chats:
         if request.chat is not None and not request.chat.strip():
             raise UserError("--resume takes a chat's number or title: `specchat chats list` shows them.")
-        opened = chats.open((chats.latest() if request.chat is None else one_chat(chats, request.chat)).id)
+        opened = chats.open(chats.find(request.chat).id)
     settings = resume_settings(request.settings, opened, request.explicit)
-    for sentence in resume_notices(opened, settings.model):
-        notes.sentence(sentence)
     if "system" in request.explicit:
         opened.transcript.system = request.settings.system
     return opened.transcript, replace(request, settings=settings)

@@ -10,10 +10,10 @@ import typer
 
 from ...errors import UserError
 from ..settings.fields import OPTIONS, Values, find_option
-from ..settings.file import file_keys, read, save
+from ..settings.file import read, save
 from ..settings.precedence import Layers, layers_of, load_settings
 from ..settings.rows import in_force, shown, word
-from ..settings.toml import join, split
+from ..settings.toml import read_text, split
 from ..text.amounts import short_path
 from ..text.cells import fit, width
 from . import complete as completers
@@ -91,13 +91,11 @@ def set_(key: Key, values: Annotated[list[str], argument("One value, or several 
 def unset(keys: Annotated[list[str], argument(None, "KEY")]) -> None:
     """Remove settings from the file, so that their defaults apply again. Unknown keys can be removed too."""
     path = read().path
-    removed: dict[str, None] = {}
-    for key in keys:
-        matches = [join(parts) for parts in file_keys(path) if split(key) and parts[: len(split(key))] == split(key)]
-        if not matches:
-            raise UserError(f"The settings file does not set {key}. `specchat settings --changed` shows what it sets.")
-        removed |= dict.fromkeys(matches)
-    save(removed)
+    before = read_text(path)
+    if all(map(split, keys)):
+        save(dict.fromkeys(keys))
+    if read_text(path) == before:
+        raise UserError(f"The settings file does not set {keys[0]}. `specchat settings --changed` shows what it sets.")
     typer.echo(f"{', '.join(keys)}: removed from {path}.")
 
 

@@ -50,15 +50,15 @@ def open_chat(
         raise UserError("The chat cannot draw on this terminal (TERM is dumb). Use `specchat run PROMPT` here.")
     opened: OpenedChat | None = None
     query: str | None = None
-    if last or resume is not None:
-        from ..history.resume import find, resume_notices, resume_settings
+    if resume is not None and not last and not resume.strip():
+        query = ""
+    elif last or resume is not None:
+        from ..history.chats import reading
+        from ..history.resume import resume_settings
 
-        match find(None if last else resume):
-            case str(text):
-                query = text
-            case opened:
-                settings = resume_settings(settings, opened, command_line or ())
-                notice = " ".join(filter(None, (notice, *resume_notices(opened, settings.model)))) or None
+        with reading() as chats:
+            opened = chats.open(chats.find(None if last else resume).id)
+        settings = resume_settings(settings, opened, command_line or ())
     client = EngineClient()
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
     client.load(settings.selection())

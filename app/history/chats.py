@@ -170,27 +170,32 @@ class Chats:
             match=(entries[hit.entry], hit.excerpt[1]) if hit is not None and hit.entry in entries else None,
         )
 
-    def latest(self) -> ChatRow:
-        """Return the chat that was changed last.
-
-        Raises:
-            UserError: there is none.
-        """
-        if not (rows := self.newest(limit=1)):
-            raise UserError("There are no chats in the history yet. Start one with `specchat`.")
-        return rows[0]
-
-    def titled(self, text: str, deleted: bool = False) -> list[ChatRow]:
-        """Find the chat with a number; else the one of exactly this title, else all whose title contains `text`, newest first.
+    def find(self, text: str | None = None, deleted: bool = False) -> ChatRow:
+        """Find the chat with a number, with a title, or with a part of its title; None for the chat that was changed last.
 
         Args:
             deleted: search the deleted chats.
+
+        Raises:
+            UserError: there is none, or there are several.
         """
+        rows = self.deleted() if deleted else self._rows(_NEWEST if text is not None else f"{_NEWEST} LIMIT 1")
+        if text is None:
+            if not rows:
+                raise UserError("There are no chats in the history yet. Start one with `specchat`.")
+            return rows[0]
         part = folded(one_line(text))
-        rows = self.deleted() if deleted else self._rows(_NEWEST)
         numbered = [row for row in rows if str(row.id) == part]
         exact = [row for row in rows if folded(row.title) == part]
-        return numbered or exact[:1] or [row for row in rows if part in folded(row.title)]
+        rows = numbered or exact[:1] or [row for row in rows if part in folded(row.title)]
+        if not rows:
+            raise UserError(f"No chat is called {one_line(text)!r}. `specchat chats list` shows their numbers and titles.")
+        if len(rows) > 1:
+            numbers = ", ".join(str(row.id) for row in rows[:8]) + (", …" if len(rows) > 8 else "")
+            raise UserError(
+                f"{len(rows)} chats have {one_line(text)!r} in their title. Give the number of one of them ({numbers})."
+            )
+        return rows[0]
 
     def rename(self, id: int, title: str) -> None:
         """Give a chat a title.

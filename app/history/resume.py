@@ -12,10 +12,9 @@ from ...errors import UserError
 from ..chat.about import LOADED_WITH
 from ..settings.fields import Settings, checked
 from ..settings.precedence import layers_of
-from ..text.cells import one_line
 
 if TYPE_CHECKING:
-    from .chats import ChatRow, Chats, OpenedChat
+    from .chats import OpenedChat
 
 PLAIN_SETTINGS = ("method", *ANSWERING)
 """Settings of a chat that are not in tables."""
@@ -62,50 +61,3 @@ def resume_settings(settings: Settings, opened: OpenedChat, options: Collection[
     merged = replace(layers, chat=values, model=model).settings()
     loading = {name: load.get(name, getattr(Settings(), name)) for name in LOADED_WITH if name not in options}
     return replace(merged, model=model, **loading)
-
-
-def resume_notices(opened: OpenedChat, model: str) -> list[str]:
-    """Return the notices for a chat that specchat starts with; `model` is the one being loaded, as the user named it."""
-    previous = opened.model.get("asked")
-    if not previous or previous == model:
-        return []
-    return [f"This chat was with {one_line(previous)} and continues with {one_line(model)}. Switch back with /model."]
-
-
-def find(text: str | None) -> OpenedChat | str:
-    """Find the chat that the command line asks for; if one has to be chosen from the list of chats,
-    return the query for that list.
-
-    Args:
-        text: a title, a part of one, or a number; empty for the whole list, None for the last chat.
-
-    Raises:
-        UserError: there is no such chat, or the history cannot be read.
-    """
-    from .chats import reading
-
-    with reading() as chats:
-        if text is None or not (text := text.strip()):
-            last = chats.latest()  # raises if there is none
-            return chats.open(last.id) if text is None else ""
-        rows = chats.titled(text)
-        if not rows and not chats.search(text, 1):
-            raise UserError(f"No chat contains {text!r}. `specchat --resume` lists all chats.")
-        return chats.open(rows[0].id) if len(rows) == 1 else text
-
-
-def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
-    """Return the chat with a number, or with a part of its title.
-
-    Raises:
-        UserError: there is none, or there are several.
-    """
-    rows = chats.titled(text, deleted)
-    if not rows:
-        raise UserError(f"No chat is called {one_line(text)!r}. `specchat chats list` shows their numbers and titles.")
-    if len(rows) > 1:
-        numbers = ", ".join(str(row.id) for row in rows[:8]) + (", …" if len(rows) > 8 else "")
-        raise UserError(
-            f"{len(rows)} chats have {one_line(text)!r} in their title. Give the number of one of them ({numbers})."
-        )
-    return rows[0]

@@ -75,12 +75,3 @@ def save(changes: Values, path: Path | None = None) -> None:
     """
     values = {split(key): None if value is None else checked(key, value) for key, value in changes.items()}
     rewrite(path or locations.settings_file(), values)
-
-
-def file_keys(path: Path) -> list[tuple[str, ...]]:
-    """List every key of a settings file in parts, unknown ones included.
-
-    Raises:
-        UserError: it is not TOML.
-    """
-    return [parts for parts, _ in leaves(parse(read_text(path), short_path(path)))]

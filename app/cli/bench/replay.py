@@ -15,7 +15,7 @@ from ....engine.catalog import get
 from ....errors import UserError
 from ...chat.entries import OWN_END
 from ...history.chats import OpenedChat, reading
-from ...settings.precedence import with_command_line
+from ...settings.fields import checked
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
 from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table, write_table
@@ -88,8 +88,8 @@ def replay_files(request: ReplayRequest) -> int:
     if not files and not request.history:
         raise UserError("There is nothing to replay. Give JSONL files of recorded answers, or --history for your own chats.")
     if request.on_model is not None:
-        settings = with_command_line(request.settings, {"model": request.on_model}, {"model": "--on-model"})
-        request = replace(request, settings=settings)
+        model = checked("model", request.on_model, "--on-model")
+        request = replace(request, settings=replace(request.settings, model=model))
     specs = choose_specs(request)
     for path in (*files, *(request.past or ())):
         if not path.exists():

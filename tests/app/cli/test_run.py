@@ -337,7 +337,7 @@ def test_a_signal_ends_it_and_what_there_is_is_printed_and_kept(
     ended, alive = psutil.wait_procs(engine, timeout=120)
     assert (len(ended), alive) == (len(engine), [])
     with reading() as chats:
-        answer = chats.open(chats.latest().id).transcript.answers()[0]
+        answer = chats.open(chats.find().id).transcript.answers()[0]
     assert (answer.reason, answer.text) == ("cancelled", whole["text"])
 
 

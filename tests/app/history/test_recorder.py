@@ -62,7 +62,7 @@ def test_a_running_answer_is_saved(
         engine.events.append(Steps(engine.asked.id, make_steps("One more, and more. ")))
         dialogue.drain()
         keep(recorder, dialogue)
-        (answer,) = chats.open(chats.latest().id).transcript.answers()
+        (answer,) = chats.open(chats.find().id).transcript.answers()
         assert answer.reason == "unfinished"
         texts.append(answer.text)
     assert texts[2] == dialogue.transcript.answers()[0].text
@@ -70,9 +70,9 @@ def test_a_running_answer_is_saved(
     engine.finish(tail="!")
     dialogue.drain()
     keep(recorder, dialogue)
-    assert facts(chats.open(chats.latest().id).transcript) == facts(dialogue.transcript)
+    assert facts(chats.open(chats.find().id).transcript) == facts(dialogue.transcript)
     assert [hit.chat.id for hit in chats.search('"one and"')] == []
-    assert [hit.chat.id for hit in chats.search('"MORE. one"')] == [chats.latest().id]
+    assert [hit.chat.id for hit in chats.search('"MORE. one"')] == [chats.find().id]
 
 
 def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
@@ -85,8 +85,8 @@ def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats
     answer.finish("cancelled")
     dialogue.clear()
     keep(recorder, dialogue)
-    assert chats.open(chats.latest().id).transcript.answers()[0].text == answer.text
-    assert chats.open(chats.latest().id).transcript.answers()[0].reason == "cancelled"
+    assert chats.open(chats.find().id).transcript.answers()[0].text == answer.text
+    assert chats.open(chats.find().id).transcript.answers()[0].reason == "cancelled"
 
 
 def test_a_branch_has_copies_of_its_beginning(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
@@ -255,7 +255,7 @@ def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monke
     dialogue.selection = ModelSelection("/models/own", draft_model=("/models/small", "/models/tiny"), device="cuda:3")
     say("Hello")
     keep(recorder, dialogue)
-    return chats.open(chats.latest().id)
+    return chats.open(chats.find().id)
 
 
 def test_the_settings_of_a_chat_come_back(opened: Any) -> None:

@@ -81,7 +81,7 @@ def test_a_database_that_cannot_be_used_is_put_aside(
     assert re.fullmatch(r"history-aside-\d{4}-\d\d-\d\d-\d{6}\.db", aside.name)
     assert aside.read_bytes() == content
     with Store(file) as store:
-        assert Chats(store).latest().title == "Hello"
+        assert Chats(store).find().title == "Hello"
 
 
 def test_a_full_disk_is_told_once(file: Path, dialogue: Dialogue, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_deleted_chats_are_purged(recorder: Recorder, chats: Chats, dialogue: Di
     before = dialogue.transcript
     dialogue.transcript = recorder.branch(dialogue, "")
     keep(recorder, dialogue)
-    branch = chats.latest().id
+    branch = chats.find().id
     dialogue.transcript = before
     say("The harbour")
     keep(recorder, dialogue)
@@ -167,5 +167,5 @@ def test_deleted_chats_are_purged(recorder: Recorder, chats: Chats, dialogue: Di
         assert chats.store.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (count,)
     say("After all")  # the chat on the screen is the one that went
     keep(recorder, dialogue)
-    assert chats.latest().answers == 3
-    assert snapshot(dialogue.transcript, dialogue.about()).track.chat == chats.latest().id
+    assert chats.find().answers == 3
+    assert snapshot(dialogue.transcript, dialogue.about()).track.chat == chats.find().id
