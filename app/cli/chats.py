@@ -148,7 +148,7 @@ def export(
 ) -> None:
     """Write a chat to a file, in the colours of your settings."""
     from ..export import formats
-    from ..export.look import settings_look
+    from ..export.html import settings_look
 
     settings, _ = load_settings()
     path = formats.target(str(file), None)

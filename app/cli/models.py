@@ -45,7 +45,7 @@ def models(
     Searches the built-in model, the current folder, the folders in the setting model_folders, and the caches of Hugging Face,
     LM Studio and Ollama. Exit codes: 0 found; 1 none found; 2 a mistake in the request (the message says how to fix it).
     """
-    from ..models.hub import GGUF_ON_HUB, look_up
+    from ..models.hub import look_up
     from ..models.memory import room
 
     settings = read_settings()
@@ -57,11 +57,8 @@ def models(
         _fetch(text, as_json=json)
     elif on_hub and target is None:
         repository = look_up(text)
-        if GGUF_ON_HUB.fullmatch(text):
-            offers = [offer for offer in repository.offers if offer.spec.lower() == text.lower()]
-            _print_offers(repository, offers, settings, free, json)
-        else:
-            _print_offers(repository, repository.offers, settings, free, json)
+        offers = [offer for offer in repository.offers if ":" not in text or offer.spec.lower() == text.lower()]
+        _print_offers(repository, offers, settings, free, json)
     elif target is not None:
         _print_drafts(target, text, settings, json)
     else:

@@ -17,8 +17,7 @@ from ..saved.chat_json import SavedChat, capture, chat_json
 from ..saved.race_json import race_json
 from ..settings.locations import exports_folder
 from ..text.cells import one_line
-from .html import chat_html
-from .look import Look
+from .html import Look, chat_html
 from .markdown import chat_markdown
 from .race_html import race_html
 

@@ -1,19 +1,26 @@
-"""A chat as one web page without scripts, further files or network."""
+"""A chat as one web page without scripts, further files or network, and the look of runs outside the terminal."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from html import escape
+from typing import Any
 
+from ...errors import counted
 from ..chat.entries import Answer, Notice, Prompt
+from ..chat.runs import Run
 from ..render.thoughts import thought_line
 from ..render.verdict import verdict
 from ..saved.chat_json import SavedChat
-from ..theming.colouring import Ink
-from .look import Look, headline, tooltip, visible
+from ..settings.fields import Settings
+from ..settings.locations import themes_folder
+from ..text.cells import one_line, sanitise
+from ..theming import colouring as colours
+from ..theming.colouring import INKS, Colouring, Ink, ink_name, parse_colouring, run_inks
+from ..theming.themes import Palette, load_themes
 
 STYLE = """
 * { box-sizing: border-box; }
@@ -67,6 +74,61 @@ header .model { color: $foreground; }
 """The page's style; $names are the theme's colours."""
 
 
+_NO_CHARACTER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+"""Characters that XML 1.0 and HTML exclude, besides those that no terminal may get."""
+
+
+def visible(raw: str) -> str:
+    """Replace characters that a page or a picture cannot hold by visible text; tabs and newlines stay."""
+    return _NO_CHARACTER.sub(lambda match: f"\\u{ord(match[0]):04x}", sanitise(raw))
+
+
+def headline(model: Mapping[str, Any], saved: str) -> tuple[str, str, str]:
+    """Return the headline's parts: the model's name, its device and kind of weights, the time."""
+    name = one_line(str(model.get("name") or model.get("asked") or ""))
+    where = " ".join(one_line(str(model[key])) for key in ("device", "dtype") if model.get(key))
+    return name, where, one_line(saved[:16].replace("T", " "))
+
+
+class Look:
+    """A theme and a colouring; `thoughts`: whether thoughts are shown too."""
+
+    def __init__(self, palette: Palette, colouring: Colouring = "length", *, thoughts: bool = False) -> None:
+        self.palette = palette
+        self.colouring = colouring
+        self.thoughts = thoughts
+        self._variables = {**palette.variables(), **palette.colours}
+        self.inks = {name: INKS[name].of(self._variables) for name in run_inks(colouring)}
+        """Every ink of runs by its name, in the theme's colours."""
+
+    def colour(self, name: str) -> str:
+        """Return one of the theme's colours or variables, such as `quiet` and `line`."""
+        return self._variables[name]
+
+    def ink(self, run: Run) -> str:
+        return ink_name(self.colouring, run.shade, run.together)
+
+
+def settings_look(settings: Settings, *, thoughts: bool = False) -> Look:
+    """Return the theme and the colouring of the settings."""
+    palettes, _ = load_themes(themes_folder())
+    palette = palettes.get(settings.theme, palettes["dark"])
+    return Look(palette, parse_colouring(settings.colours), thoughts=thoughts)
+
+
+def tooltip(answer: Answer, index: int) -> str:
+    """Describe a run: its method, its pass, the success of its draft, its time."""
+    run = answer.runs[index]
+    if not len(answer.log):
+        return f"{run.method} · how it was decoded is not known"
+    parts = [run.method, f"pass {answer.pass_of(index)[0]}", counted(run.tokens, "token")]
+    if run.earlier:
+        parts.append("a pass for each")
+    parts.append(f"{run.accepted} of {run.drafted} drafted accepted" if run.drafted else "nothing drafted")
+    parts.append(f"{run.seconds * 1000:.1f} ms")
+    return " · ".join(parts)
+
+
 def text(raw: str) -> str:
     """Escape text for a page: none of it is markup, none is invisible."""
     return escape(visible(raw), quote=True)
@@ -74,10 +136,8 @@ def text(raw: str) -> str:
 
 def style(look: Look, template: str = STYLE) -> str:
     """Return the page's style in the theme's colours, with a class for each ink."""
-    names = set(re.findall(r"\$([a-z-]+)", template)) - {"scheme"}
     out = template.replace("$scheme", "dark" if look.palette.dark else "light")
-    for name in sorted(names, key=len, reverse=True):
-        out = out.replace(f"${name}", look.colour(name))
+    out = re.sub(r"\$([a-z-]+)", lambda name: look.colour(name[1]), out)
     return out + "\n" + "\n".join(rule(name, ink) for name, ink in look.inks.items())
 
 
@@ -120,7 +180,9 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
             case Notice(severity=severity):
                 yield f'<p class="notice {severity}">{text(entry.text)}</p>\n'
             case Answer():
-                yield from _answer(entry, look, chat.model_of(entry))
+                yield '<div class="answer">'
+                yield from spans(entry, look, unfolded=look.thoughts)
+                yield f"</div>\n{figures(entry, chat.model_of(entry))}"
     if not chat.transcript.entries:
         yield '<p class="empty">This chat is empty.</p>\n'
     yield legend(look)
@@ -131,13 +193,6 @@ def top(model: str, where: str, date: str) -> str:
     name = f'<span class="model">{text(model)}</span>' if model else ""
     left = " · ".join(part for part in ("<b>specchat</b>", name, text(where)) if part)
     return f"<header><div><span>{left}</span><span>{text(date)}</span></div></header>\n"
-
-
-def _answer(answer: Answer, look: Look, model: str) -> Iterator[str]:
-    yield '<div class="answer">'
-    yield from spans(answer, look, unfolded=look.thoughts)
-    yield "</div>\n"
-    yield figures(answer, model)
 
 
 def spans(answer: Answer, look: Look, clock: Sequence[float] = (), *, unfolded: bool = True) -> Iterator[str]:
@@ -182,6 +237,8 @@ def span(piece: str, ink: str, title: str, attributes: str = "") -> str:
 
 
 def legend(look: Look) -> str:
-    samples = "".join(f'<span class="run {ink}">{text(words)}</span>' if ink else text(words) for words, ink in look.legend())
+    samples = "".join(
+        f'<span class="run {ink}">{text(words)}</span>' if ink else text(words) for words, ink in colours.legend(look.colouring)
+    )
     hint = '<span class="hint">Hover over a pass to see its details.</span>'
     return f'<p class="legend"><span class="scale">{samples}</span>{hint}</p>\n'

@@ -11,8 +11,7 @@ from ..race.lane import SHORT, Unit, bars
 from ..race.record import RaceLane, RaceRecord
 from ..text.amounts import clock_of, rate, times
 from ..theming.colouring import bar_name
-from .html import STYLE, figures, head, legend, spans, text, top
-from .look import Look, headline
+from .html import STYLE, Look, figures, head, headline, legend, spans, text, top
 
 SERVED = "A server's clock is its own where it tells the time, else that of the arrival."
 CLOCK = "Ranked by decoding: each pane's own clock begins when its prompt is read."

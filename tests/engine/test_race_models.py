@@ -13,7 +13,7 @@ import pytest
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.methods import known_methods
 from specchat.app.export.formats import export
-from specchat.app.export.look import Look
+from specchat.app.export.html import Look
 from specchat.app.export.race_html import remarks
 from specchat.app.race.entry import RaceEntry
 from specchat.app.theming.themes import load_themes

@@ -7,7 +7,6 @@ import shutil
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 from ....engine.catalog import get, parse_params
@@ -239,14 +238,3 @@ def say(text: str) -> None:
         cells = max(1, shutil.get_terminal_size().columns)
         text = textwrap.fill(sanitise(text), cells, break_long_words=False, break_on_hyphens=False, subsequent_indent=GAP)
     stream.write(f"{text}\n")
-
-
-def write_table(
-    markdown: Path | None, head: Sequence[str], rows: Sequence[Sequence[str]], heading: str = "", bold: Collection[int] = ()
-) -> None:
-    """Write a table to a file as Markdown, below a heading; None for no such file."""
-    if markdown is not None:
-        rows = [[f"**{cell}**" if cell else "" for cell in row] if i in bold else row for i, row in enumerate(rows)]
-        lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-        table = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
-        markdown.write_text(heading + "".join(table), encoding="utf-8")

@@ -18,7 +18,7 @@ from ...history.chats import OpenedChat, reading
 from ...settings.fields import checked
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
-from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table, write_table
+from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table
 from .requests import ReplayRequest
 from .run import SPARE, measured_with, table
 from .statistics import Measurement, summarise
@@ -28,20 +28,14 @@ REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 
 MOST_CHATS = 2**31
 
-RECORD = ("file", "line", "method", "prompt", "tokens", "steps", "drafted", "accepted")
-"""Fields of each record and method in `--json`."""
-
 
 class ReplayRow(TypedDict):
     """Figures of a record and a method, as the engine's task `replay` reports them."""
 
     file: str
-    line: int
     record: int
     records: int
     method: str
-    prompt: int
-    """Tokens of the prompt."""
     tokens: int
     steps: int
     passes: list[tuple[int, int]]
@@ -181,13 +175,11 @@ def _print(
 ) -> None:
     results = summarise([measurement(row) for row in rows], labels, BASE, "wall")
     head, cells, best = table(results, always=("category", "method"))
-    write_table(request.markdown, head, cells)
     if request.as_json:
         report = {
             "transcripts": [str(path) for path in files],
             "results": [asdict(result) for result in results],
             "problems": problems,
-            "records": [{key: value for key, value in row.items() if key in RECORD} for row in rows],
             **measured_with(),
         }
         print(json.dumps(report, ensure_ascii=False))

@@ -14,7 +14,6 @@ from ..options import MODELS, AsJson, SettingOptions, argument, flag, option
 
 OnModels = Annotated[Settings, SettingOptions(*MODELS)]
 Constrained = Annotated[Settings, SettingOptions(*MODELS, *CONSTRAINTS)]
-Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
 Methods = Annotated[str, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")]
 Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
 Past = Annotated[list[Path] | None, option("--past", "Draft from these earlier answers too. Repeat for more.", "FILE")]
@@ -44,7 +43,7 @@ class BenchRequest:
     raw: Annotated[bool, flag("--raw", "Continue the prompts as they are, without the chat template.")] = False
     record: Annotated[Path | None, option("--record", "Write every answer with its figures to this file.", "FILE")] = None
     as_json: AsJson = False
-    markdown: Markdown = None
+    markdown: Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")] = None
 
     @property
     def others(self) -> list[str]:
@@ -72,7 +71,6 @@ class ReplayRequest:
         str | None, option("--on-model", "Run the passes on this model, though another wrote the answers.", "MODEL")
     ] = None
     as_json: AsJson = False
-    markdown: Markdown = None
 
     def __post_init__(self) -> None:
         if self.on_model is not None and self._names_model:

@@ -21,7 +21,7 @@ from ...terminal.output import Notes
 from ...text.amounts import time_of
 from ..doctor import machine, versions
 from .items import Item, PromptSet, read_items
-from .lab import BASE, Lab, Spec, TaskOptions, is_server, read_spec, read_specs, say, show_table, write_table
+from .lab import BASE, Lab, Spec, TaskOptions, is_server, read_spec, read_specs, say, show_table
 from .requests import BenchRequest
 from .statistics import Measurement, Result, span, summarise
 
@@ -285,7 +285,11 @@ def print_report(bench: BenchRun) -> None:
     head, rows, best = table(results, bench.base)
     about = [_heading(bench), verdict, _busy(bench.load, request.clock), _measured_on(bench.load)]
     about = [sentence for sentence in about if sentence]
-    write_table(request.markdown, head, rows, "\n\n".join([*about, ""]), best)
+    if request.markdown is not None:
+        marked = [[f"**{cell}**" if cell else "" for cell in row] if i in best else row for i, row in enumerate(rows)]
+        lines = [head, ["---"] + ["---:"] * (len(head) - 1), *marked]
+        markdown = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+        request.markdown.write_text("\n\n".join([*about, "".join(markdown)]), encoding="utf-8")
     if request.as_json:
         settings = request.settings
         report = {

@@ -54,20 +54,12 @@ TOKENS_PER_PASS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """A candidate's speedup in a rung; None if it was not measured."""
-
-    method: str
-    speedup: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Rung:
     """A round of the search."""
 
     prompts: int
-    candidates: Sequence[Ranked]
-    """Candidates by rank."""
+    speedups: Mapping[str, float | None]
+    """Candidate → its speedup, None if it was not measured; the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +143,7 @@ class TuneSearch:
             scores = {spec.label: self.score(spec.label, self.items[:size]) for spec in alive}
             alive = sorted(alive, key=lambda spec: -scores[spec.label])
             keep = max(1, math.ceil(len(alive) / REDUCTION)) if number < len(sizes) else 1
-            self.rungs.append(Rung(size, [Ranked(spec.label, scores[spec.label] or None) for spec in alive]))
+            self.rungs.append(Rung(size, {spec.label: scores[spec.label] or None for spec in alive}))
             ranked = [*alive, *(spec for spec in ranked if spec not in alive)]
             if self.out_of_time:
                 break
@@ -247,7 +239,7 @@ def tune(request: TuneRequest) -> int:
         search.run()
     if search is None or not search.rungs:
         return lab.code
-    ranked = [spec for line in search.rungs[-1].candidates for spec in search.specs if spec.label == line.method]
+    ranked = [spec for label in search.rungs[-1].speedups for spec in search.specs if spec.label == label]
     pick = choose(search, ranked)
     enough = pick.prompts >= FEWEST_PROMPTS
     _report(search, lab.info, blocks, pick if enough else None, keep=not request.no_save and lab.code == ANSWERED)
@@ -445,8 +437,8 @@ def _report(search: TuneSearch, info: ModelInfo, blocks: Blocks, pick: Pick | No
             f"({counted(blocks.passes, 'forward pass', 'forward passes')}): {sets}"
         )
     for number, rung in enumerate(search.rungs, 1):
-        say(f"Round {number}: {counted(len(rung.candidates), 'candidate')} on {counted(rung.prompts, 'prompt')}")
-        rows = [[line.method, f"{line.speedup:.2f}×" if line.speedup else "–"] for line in rung.candidates]
+        say(f"Round {number}: {counted(len(rung.speedups), 'candidate')} on {counted(rung.prompts, 'prompt')}")
+        rows = [[label, f"{speedup:.2f}×" if speedup else "–"] for label, speedup in rung.speedups.items()]
         show_table(["method", "mean of the prompts"], rows)
     if search.out_of_time:
         say(f"The {time_of(60 * request.minutes)} ran out before the search was finished. Allow more with --minutes.")

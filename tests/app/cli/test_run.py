@@ -135,30 +135,22 @@ def test_json_lines_are_the_steps_and_then_the_whole(call: Call, model: str) -> 
     assert {step["method"] for step in steps} == {"lookup"}
 
 
-def test_limits_and_stops(call: Call, model: str) -> None:
-    data = json.loads(call("hello", "--model", model, "--max-tokens", "3", "--json")[1])
+def test_limits_stops_and_settings_of_the_method_count(call: Call, model: str, tmp_path: Path) -> None:
+    def ask(*options: str) -> Any:
+        return json.loads(call("hello", "--json", "--model", model, *options)[1])
+
+    data = ask("--max-tokens", "3")
     assert (data["tokens"], data["finish_reason"]) == (3, "length")
-    data = json.loads(call("hello", "--model", model, "--stop", "three one", "--stop", "zzz", "--json")[1])
-    assert data["finish_reason"] == "stop"
-    assert data["text"].rstrip() == "one two"
-
-
-def test_settings_of_the_method_count(call: Call, model: str, tmp_path: Path) -> None:
-    greedy = ("--set", "nodes=1")  # a tree of the pending token alone drafts nothing
-    data = json.loads(call("hello", "--model", model, "--method", "lookup", *greedy, "--json")[1])
-    assert set(data["runs"]) == {1}
+    data = ask("--stop", "three one", "--stop", "zzz")
+    assert (data["finish_reason"], data["text"].rstrip()) == ("stop", "one two")
+    # A tree of the pending token alone drafts nothing.
+    assert set(ask("--method", "lookup", "--set", "nodes=1")["runs"]) == {1}
     (tmp_path / "settings.toml").write_text("[methods.lookup]\nnodes = 1\n")
-    assert set(json.loads(call("hello", "--model", model, "--json")[1])["runs"]) == {1}
-    typed = ("--set", "nodes=16")  # what is typed comes before what is written
-    assert max(json.loads(call("hello", "--model", model, *typed, "--json")[1])["runs"]) > 1
-
-
-def test_a_draft_model_is_loaded_beside_the_target(call: Call, model: str) -> None:
-    code, out, err = call("hello", "--model", model, "--draft-model", model, "--method", "draft", "--json")
-    assert (code, err) == (0, "")
-    data = json.loads(out)
-    assert data["text"] == ANSWER
+    assert set(ask()["runs"]) == {1}
+    assert max(ask("--set", "nodes=16")["runs"]) > 1, "what is typed comes before what is written"
     # The same answers drafted by themselves: all are accepted.
+    data = ask("--draft-model", model, "--method", "draft")
+    assert data["text"] == ANSWER
     assert data["draft_tokens"] == data["accepted_tokens"] > 10
 
 

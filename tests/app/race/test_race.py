@@ -15,7 +15,7 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.methods import known_methods
 from specchat.app.export.formats import export
-from specchat.app.export.look import Look
+from specchat.app.export.html import Look
 from specchat.app.export.race_html import photo_finish, remarks
 from specchat.app.race.entry import RaceEntry, split_prompt
 from specchat.app.race.lane import FULL

@@ -170,12 +170,9 @@ def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     prompts = read_items(file(tmp_path, text), None)
     assert len(prompts.items) == 1
     assert [f"line {n}" in problem for n, problem in zip(range(2, 8), prompts.problems, strict=True)] == [True] * 6
-
-
-@pytest.mark.parametrize("text", ["", "\n\n", "nonsense {"])
-def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UserError, match=r"p\.jsonl"):
-        read_items(file(tmp_path, text), None)
+    for text in ("\n\n", "nonsense {"):
+        with pytest.raises(UserError, match=r"p\.jsonl"):
+            read_items(file(tmp_path, text), None)
 
 
 METHODS = ("greedy", "early-exit:layers=2:schedule=constant:tokens=4", "transformers/prompt-lookup", "lookup:nodes=32")
@@ -266,14 +263,14 @@ def test_a_replay_scores_the_model_free_methods_and_names_bad_lines(records: Pat
     assert "line 3" in done.stderr
 
 
-def test_every_model_free_method_is_replayed_and_tables_are_written(records: Path, tmp_path: Path, replay: Run) -> None:
-    done = replay(records, "--markdown", tmp_path / "t.md", "--limit", "1")
+def test_every_model_free_method_is_replayed(records: Path, replay: Run) -> None:
+    done = replay(records, "--limit", "1")
     assert done.returncode == 0, done.stderr
     for name in ("lookup", "ngram", "fusion"):
         assert f"  {name} " in done.stdout
     assert "jacobi" not in done.stdout
     assert "name a model with --model or --on-model" in done.stdout
-    assert (tmp_path / "t.md").read_text().startswith("| category | method | tok/pass |")
+    assert done.stdout.startswith("category  method ")
 
 
 def test_a_model_runs_the_passes_and_the_record_decides(records: Path, replay: Run) -> None:
