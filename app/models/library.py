@@ -92,23 +92,18 @@ class Library:
         Raises:
             UserError: its files do not have them.
         """
-        vocabulary = self._words(path, _state(path))
-        if isinstance(vocabulary, str):
-            raise UserError(vocabulary)
-        return vocabulary
+        return self._words(path, _state(path))
 
-    def _read_words(self, path: Path, _: object) -> Pieces | str:
-        """Read a vocabulary; return the error message where it cannot be read."""
+    def _read_words(self, path: Path, _: object) -> Pieces:
         try:
             digest = hashlib.blake2b(vocabulary_source(path)).digest()
-            if (vocabulary := self._shared.get(digest)) is None:
-                vocabulary = Pieces(read_vocabulary(path))
-                self._shared[digest] = vocabulary
-        except UserError as error:
-            return str(error)
+            if digest not in self._shared:
+                self._shared[digest] = Pieces(read_vocabulary(path))
+            return self._shared[digest]
+        except UserError:
+            raise
         except Exception as error:  # others' files: nothing in them may end the list
-            return f"Cannot read the vocabulary of {path} ({type(error).__name__})."
-        return vocabulary
+            raise UserError(f"Cannot read the vocabulary of {path} ({type(error).__name__}).") from None
 
 
 def _state(path: Path) -> tuple[tuple[int, int], ...]:

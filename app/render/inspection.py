@@ -146,11 +146,11 @@ def _tokens(record: StepRecord, tree: StepTree, texts: Sequence[str], cells: int
     bonus = int(tree.choice is not None)
     traced = len(texts) == len(record.tokens) and (guessed or (record.drafted and record.tree_tokens))
     accepted = texts[: len(texts) - bonus] if traced else ()
-    own = texts[len(accepted) :]
+    rest = texts[len(accepted) :]
     if not accepted:
-        name = "tokens " if len(own) > 1 else "token "
-        return _list(own, "model’s own " if traced and bonus else name, cells)
-    tail = _list(own, "  model’s own ", max(12, cells // 2)) if own else ()
+        name = "tokens " if len(rest) > 1 else "token "
+        return _list(rest, "model’s own " if traced and bonus else name, cells)
+    tail = _list(rest, "  model’s own ", max(12, cells // 2)) if rest else ()
     return (*_list(accepted, "guessed " if guessed else "accepted ", cells - length(tail)), *tail)
 
 
@@ -208,10 +208,10 @@ def beam_sentence(record: StepRecord) -> str:
     if not count:
         return f"No token became certain in {over}: the beams still differ."
     these = "This token" if count == 1 else f"These {count:,} tokens"
-    each = "It" if count == 1 else "Each"
+    pronoun = "It" if count == 1 else "Each"
     if not record.nodes:
-        return f"{these} ended the best text when the search stopped. {each} had taken a pass of its own."
-    return f"{these} became certain in {over}. {each} had taken a pass of its own."
+        return f"{these} ended the best text when the search stopped. {pronoun} had taken a pass of its own."
+    return f"{these} became certain in {over}. {pronoun} had taken a pass of its own."
 
 
 def _window(guessed: int) -> str:

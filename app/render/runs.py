@@ -49,70 +49,57 @@ def run_at(block: EntryBlock, row: int, cell: int) -> int | None:
 
 def find_place(block: EntryBlock, run: int) -> Place | None:
     """Find the rows of a run; None if the block has no rows of text."""
+    answer = block.entry
     count = 0 if block.rendered is not None else block.text_rows
-    if not count:
+    if not count or not isinstance(answer, Answer):
         return None
-    runs = _FirstRuns(block, count)
+
+    def first_run(index: int) -> int:
+        """Return the first run from a row on."""
+        owners = (owner for row in range(index, count) for _, _, owner in spans(block.row(row)))
+        return next(owners, len(answer.runs))
+
     # The row before the first that begins with the run or a later one may end with it.
-    first = max(0, bisect_left(runs, run) - 1)
-    rows: list[int] = []
-    cell = 0
+    first = max(0, bisect_left(range(count), run, key=first_run) - 1)
+    places: list[tuple[int, int]] = []  # row and cell of each part
     for index in range(first, count):
         owners = [(start, owner) for start, _, owner in spans(block.row(index))]
         starts = [start for start, owner in owners if owner == run]
         if starts:
-            if not rows:
-                cell = starts[0]
-            rows.append(index)
-        elif owners and (rows or owners[0][1] > run):
+            places.append((index, starts[0]))
+        elif owners and (places or owners[0][1] > run):
             break
-    if rows:
-        return Place(rows[0], rows[-1], cell)
-    row = min(count - 1, max(first, bisect_left(runs, run + 1) - 1))
+    if places:
+        return Place(places[0][0], places[-1][0], places[0][1])
+    row = min(count - 1, max(first, bisect_left(range(count), run + 1, key=first_run) - 1))
     while row > first and not block.row(row).pieces:
         row -= 1
     return Place(row, row, width(block.row(row).text), False)
 
 
-class _FirstRuns(Sequence[int]):
-    """The first run of each row of text, a sequence to bisect; rows without one count as those below."""
-
-    def __init__(self, block: EntryBlock, count: int) -> None:
-        self._block = block
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> int:  # type: ignore[override]
-        for row in range(index, self._count):
-            for _, _, run in spans(self._block.row(row)):
-                return run
-        assert isinstance(self._block.entry, Answer)
-        return len(self._block.entry.runs)
-
-
-def has_text(block: EntryBlock, run: int) -> bool:
-    """Whether a run has visible text."""
-    return isinstance(block.entry, Answer) and bool(block.entry.own_text(run)) and not block.hides(run)
-
-
 def adjacent_run(blocks: Sequence[EntryBlock], spot: RunSpot, step: int) -> RunSpot | None:
-    """Return the next (1) or previous (−1) run with text, in the same answer or another; None at the end."""
-    index, run = spot.block, spot.run + step
+    """Return the next (1) or previous (−1) run with visible text, in the same answer or another; None at the end."""
+    return _run_from(blocks, spot.block, spot.run + step, step)
+
+
+def outermost(blocks: Sequence[EntryBlock], step: int) -> RunSpot | None:
+    """Return the first (−1) or last (1) run of all."""
+    return _run_from(blocks, 0 if step < 0 else len(blocks) - 1, None, -step)
+
+
+def _run_from(blocks: Sequence[EntryBlock], index: int, run: int | None, step: int) -> RunSpot | None:
+    """Find a run with visible text from a place on; from the block's first or last run if `run` is None."""
     while 0 <= index < len(blocks):
-        entry = blocks[index].entry
-        if isinstance(entry, Answer):
-            while 0 <= run < len(entry.runs):
-                if has_text(blocks[index], run):
-                    return RunSpot(index, run)
-                run += step
+        block = blocks[index]
+        if isinstance(block.entry, Answer):
+            count = len(block.entry.runs)
+            if run is None:
+                run = 0 if step > 0 else count - 1
+            for number in range(run, count if step > 0 else -1, step):
+                if block.entry.own_text(number) and not block.hides(number):
+                    return RunSpot(index, number)
         index += step
-        if step < 0 and index >= 0:
-            entry = blocks[index].entry
-            run = len(entry.runs) - 1 if isinstance(entry, Answer) else 0
-        else:
-            run = 0
+        run = None
     return None
 
 
@@ -129,16 +116,6 @@ def best_example(answer: Answer, runs: Iterable[int]) -> int | None:
         return 0 < run.accepted < run.drafted, run.together, index
 
     return max((index for index in runs if index < len(answer.log)), key=rank, default=None)
-
-
-def outermost(blocks: Sequence[EntryBlock], step: int) -> RunSpot | None:
-    """Return the first (−1) or last (1) run of all."""
-    if not blocks:
-        return None
-    if step < 0:
-        return adjacent_run(blocks, RunSpot(0, -1), 1)
-    entry = blocks[-1].entry
-    return adjacent_run(blocks, RunSpot(len(blocks) - 1, len(entry.runs) if isinstance(entry, Answer) else 0), -1)
 
 
 def run_above(blocks: Sequence[EntryBlock], spot: RunSpot, step: int, cell: int) -> RunSpot | None:

@@ -255,9 +255,9 @@ class _Layout:
             text = "the answer ends here"
         else:
             text = visible(self.piece(tree.choice))
-        known = tree.choice is not None
-        span = Span(fit(text, self.cells - 3), "choice" if known else "fold")
-        return TreeRow((Span("┗━ ", "trunk"), span), tree.probs[-1] if tree.probs and known else None)
+        chosen = tree.choice is not None
+        span = Span(fit(text, self.cells - 3), "choice" if chosen else "fold")
+        return TreeRow((Span("┗━ ", "trunk"), span), tree.probs[-1] if tree.probs and chosen else None)
 
     def _branch(self, node: int, start: tuple[Span, ...], under: tuple[Span, ...], level: int) -> list[TreeRow]:
         """Lay out a refused branch: its chain of only children on a row, then the forks below.

@@ -18,6 +18,8 @@ SCALE = 4.0
 """Speedup of a full bar."""
 BAR = 12
 """Cells of a bar."""
+SHELL_CELLS = 100
+"""Width of the lines of `specchat why`."""
 
 
 def why_lines(
@@ -33,11 +35,38 @@ def why_lines(
     """
     if answer is None or diagnosis is None:
         return paragraph("When an answer is complete, this page says what held it back.", cells, "$quiet")
+    out = _causes(diagnosis, cells)
+    if diagnosis.change is not None and in_force:
+        out.append(line(("in force from now on", "$quiet")))
+    elif diagnosis.change is not None and diagnosis.change.method and key:
+        out += flowed(line((key, "bold $primary"), (" does it, also in the middle of an answer", "$quiet")), cells)
+    totals = answer.by_method.get(diagnosis.part, answer.totals)
+    if any(rates := totals.position_acceptance):
+        right = right_or_accepted(answer.label)
+        out += [(), line((f"{right.capitalize()} at position n", "bold $primary"))]
+        if totals.depth < totals.drafted:
+            held, _ = hits(totals, answer.label)
+            out += paragraph(f"The tree held the {right} token in {held} passes.", cells, "$foreground")
+        out += positions(rates[:8], cells - 1)
+    return [cut(row, cells) for row in out]
+
+
+def why_text(diagnosis: Diagnosis) -> str:
+    """Format a diagnosis as lines of plain text, for `specchat why`."""
+    return "\n".join("".join(text for text, _ in row) for row in _causes(diagnosis, SHELL_CELLS)).rstrip()
+
+
+def _causes(diagnosis: Diagnosis, cells: int) -> list[StyledLine]:
+    """Lay out the speedup, the causes, each with the speed without it, and the most promising change."""
     out: list[StyledLine] = []
     if diagnosis.speedup:
-        words, style = _comparison(diagnosis)
+        words, style = against(diagnosis.speedup)
+        words = f"{one_line(diagnosis.part)}’s part: {words}" if diagnosis.part else words[:1].upper() + words[1:]
         out += flowed(line((words, f"bold ${style}")), cells)
-        out += [*(paragraph(_quotient(diagnosis), cells, "$quiet") if diagnosis.cost else []), ()]
+        if diagnosis.cost:
+            quotient = f"{diagnosis.tokens:.2f} tokens ÷ {diagnosis.cost:.2f} plain passes = {times(diagnosis.speedup)}"
+            out += paragraph(quotient, cells, "$quiet")
+        out.append(())
     for cause in diagnosis.causes[:MOST]:
         out += paragraph(cause.sentence, cells, "$foreground")
         if cause.gain and diagnosis.speedup:
@@ -52,31 +81,7 @@ def why_lines(
         out += paragraph(change.sentence, cells, "$foreground")
         if change.speedup:
             out.append(line(("expected ", "$quiet"), (f"{change.speedup:.1f}× plain", "bold $accent")))
-        if in_force:
-            out.append(line(("in force from now on", "$quiet")))
-        elif change.method and key:
-            out += flowed(line((key, "bold $primary"), (" does it, also in the middle of an answer", "$quiet")), cells)
-    totals = answer.by_method.get(diagnosis.part, answer.totals)
-    if any(rates := totals.position_acceptance):
-        right = right_or_accepted(answer.label)
-        out += [(), line((f"{right.capitalize()} at position n", "bold $primary"))]
-        if totals.depth < totals.drafted:
-            held, _ = hits(totals, answer.label)
-            out += paragraph(f"The tree held the {right} token in {held} passes.", cells, "$foreground")
-        out += positions(rates[:8], cells - 1)
-    return [cut(row, cells) for row in out]
-
-
-def why_text(diagnosis: Diagnosis) -> str:
-    """Format a diagnosis as lines of plain text, for `specchat why`."""
-    lines = [f"{_comparison(diagnosis)[0]}.", *filter(None, (_quotient(diagnosis),))] if diagnosis.speedup else []
-    for cause in diagnosis.causes[:MOST]:
-        without = diagnosis.speedup * cause.gain
-        lines.append(f"- {cause.sentence}" + (f" Without it: {without:.1f}× plain." if without else ""))
-    if (change := diagnosis.change) is not None:
-        expected = f" Expected: {change.speedup:.1f}× plain." if change.speedup else ""
-        lines.append(f"What would help most: {change.sentence}{expected}")
-    return "\n".join(lines) or _without_cause(diagnosis)
+    return out
 
 
 def change_notice(change: Change) -> str:
@@ -92,19 +97,6 @@ def no_change_notice(diagnosis: Diagnosis | None) -> str:
     if diagnosis.change is None:
         return f"Nothing to change. {diagnosis.causes[0].sentence if diagnosis.causes else _without_cause(diagnosis)}"
     return "The change is in force already." if diagnosis.change.method else diagnosis.change.sentence
-
-
-def _comparison(diagnosis: Diagnosis) -> tuple[str, str]:
-    """Put the speedup of the answer, or of the part in question, into words; returns them and their style."""
-    words, style = against(diagnosis.speedup)
-    return f"{one_line(diagnosis.part)}’s part: {words}" if diagnosis.part else words[:1].upper() + words[1:], style
-
-
-def _quotient(diagnosis: Diagnosis) -> str:
-    """Format the division behind the speedup: tokens of a pass ÷ its cost in plain passes."""
-    if not diagnosis.cost:
-        return ""
-    return f"{diagnosis.tokens:.2f} tokens ÷ {diagnosis.cost:.2f} plain passes = {times(diagnosis.speedup)}"
 
 
 def _without_cause(diagnosis: Diagnosis) -> str:

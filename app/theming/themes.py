@@ -126,8 +126,8 @@ def read_theme(path: Path) -> Palette:
 
     data = {"summary": "", **parse(read_text(path), str(path))}
     if unknown := next((key for key in data if key not in FORMS), None):
-        known = did_you_mean(unknown, FORMS)
-        raise UserError(f"The theme {path} has {fit(unknown, 80)!r}, which is not part of a theme: {known}")
+        choice = did_you_mean(unknown, FORMS)
+        raise UserError(f"The theme {path} has {fit(unknown, 80)!r}, which is not part of a theme: {choice}")
     if wrong := next((key for key in FORMS if not _fits(key, data.get(key))), None):
         raise UserError(f"The theme {path} needs {wrong} = {FORMS[wrong]}.")
     return Palette(
