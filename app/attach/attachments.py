@@ -90,20 +90,17 @@ def escape(message: str) -> str:
     return re.sub(r"(?<!\S)@(?=\S)", "@@", message)
 
 
-def attach(message: str, folder: Path | None = None) -> tuple[str, list[Attachment]]:
+def attach(message: str) -> tuple[str, list[Attachment]]:
     """Read the files that a message's `@path`s name; returns the message and the files. `@@` stands for a plain @.
-
-    Args:
-        folder: base of relative paths; the working folder if None.
 
     Raises:
         UserError: a file is missing or cannot go with a message; nothing should be sent.
     """
     attachments: dict[Path, Attachment] = {}
     for name in mentioned(message):
-        path = (folder or Path()) / user_path(name)
+        path = user_path(name)
         if not os.path.exists(path) and (shorter := name.rstrip(".,;:!?)")) != name and shorter:
-            name, path = shorter, (folder or Path()) / user_path(shorter)
+            name, path = shorter, user_path(shorter)
         if path not in attachments:
             attachments[path] = read(path, name, "Check the name, or write @@ for a plain @.")
     return _ESCAPED.sub("@", message), list(attachments.values())

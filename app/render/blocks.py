@@ -184,7 +184,7 @@ class EntryBlock:
         held = sanitise(answer.held)
         if held:
             self._section(answer.thinking, max(0, self._runs - 1))
-        self.flow.lend((held, self._runs - 1))
+        self.flow.lend(held, self._runs - 1)
         wrapped = [changed.flow.wrap() for changed in self.sections[start:]]
         grown = grown or wrapped[0] < before or len(wrapped) > 1
         if answer.done:

@@ -154,22 +154,21 @@ def visible(text: str) -> str:
     return fit(text.replace(" ", "␣"), PIECE_CELLS)
 
 
-def tree_rows(tree: StepTree, piece: Callable[[int], str], cells: int, height: int | None = None) -> list[TreeRow]:
+def tree_rows(tree: StepTree, piece: Callable[[int], str], cells: int, height: int = 10_000) -> list[TreeRow]:
     """Lay a tree out in rows.
 
     Args:
         piece: token id → its text, sanitised, on one line.
         cells: width of a row; at least 16 to be of use.
-        height: most rows, at least 3; as many as it takes if None. The others are folded: "… 12 more".
+        height: most rows, at least 3. The others are folded: "… 12 more".
     """
     rows: list[TreeRow] = []
     for plan in PLANS:
         if plan.spread and not tree.probs:  # a token's row would show nothing else
             continue
         rows = _Layout(tree, piece, cells, plan).rows()
-        if height is None or len(rows) <= height:
+        if len(rows) <= height:
             return rows
-    assert height is not None
     # The first rows and the target's choice stay.
     height = max(3, height)
     end = next(i for i, row in reversed([*enumerate(rows)]) if row.text.startswith("┗"))

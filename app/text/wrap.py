@@ -53,8 +53,6 @@ class Flow:
         self.owners = array("q")
         """Owner of each segment, as given to `append`."""
         self.lines: list[WrappedLine] = []
-        self.revision = 0
-        """Counts changes of the lines from `settled` on."""
         self.settled = 0
         """Lines before this one will not change any more."""
         self._tail = ""  # the text of the lines from `settled` on
@@ -62,7 +60,7 @@ class Flow:
         self._cuts: list[int] = []  # offsets in the tail where each next segment begins
         self._new: list[str] = []  # segments since the last `wrap`; joined there, since adding each to the tail copies it
         self._length = 0  # of the tail and what is new
-        self._lent: list[tuple[str, int]] = []
+        self._lent = ""  # text of the last segment, if that is lent
         self._changed = False  # what is lent, since the last `wrap`
 
     def append(self, text: str, owner: int) -> None:
@@ -74,15 +72,14 @@ class Flow:
         self._new.append(text)
         self._length += len(text)
 
-    def lend(self, *segments: tuple[str, int]) -> None:
-        """Show segments (text, owner) behind all others until the next ones are appended or lent; none takes them back."""
-        lent = [segment for segment in segments if segment[0]]
-        if lent == self._lent:
-            return
-        del self.owners[len(self.owners) - len(self._lent) :]
-        self.owners.extend(owner for _, owner in lent)
-        self._lent = lent
-        self._changed = True
+    def lend(self, text: str = "", owner: int = 0) -> None:
+        """Show a segment behind all others until the next is appended or lent; without a text, none."""
+        if self._lent:
+            self.owners.pop()
+        if text:
+            self.owners.append(owner)
+        self._changed |= text != self._lent
+        self._lent = text
 
     def wrap(self) -> int:
         """Bring `lines` up to date; return the index of the first line that has changed."""
@@ -92,15 +89,10 @@ class Flow:
         self._tail += "".join(self._new)
         self._new.clear()
         self._changed = False
-        self.revision += 1
         before = self.lines[first:]
         del self.lines[first:]
-        text, places = self._tail, self._cuts
-        first_lent = len(self.owners) - len(self._lent)
-        for index, (more, _) in enumerate(self._lent, first_lent):
-            if index:
-                places = [*places, len(text)]
-            text += more
+        text = self._tail + self._lent
+        places = [*self._cuts, len(self._tail)] if self._lent and len(self.owners) > 1 else self._cuts
         start = 0
         for end in line_ends(text, self.width):
             lo, hi = bisect_right(places, start), bisect_right(places, end - 1)

@@ -57,9 +57,10 @@ def test_what_an_at_sign_names() -> None:
     assert list(mentioned(message)) == ["a.txt,", "my notes.md", "x y"]
 
 
-def test_a_full_stop_after_a_name_is_no_part_of_it(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("alpha")
-    text, (one,) = attach("Read @a.txt. Or @a.txt? Not @@me.", tmp_path)
+def test_a_full_stop_after_a_name_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("alpha")
+    text, (one,) = attach("Read @a.txt. Or @a.txt? Not @@me.")
     assert (text, one.name, one.text) == ("Read @a.txt. Or @a.txt? Not @me.", "a.txt", "alpha")
 
 
@@ -71,10 +72,13 @@ def test_a_full_stop_after_a_name_is_no_part_of_it(tmp_path: Path) -> None:
         ("x.pdf", b"%PDF-1.4 text", "x.pdf is a PDF document. Pipe its text in: pdftotext FILE - | specchat."),
     ],
 )
-def test_files_that_cannot_go_with_a_message(tmp_path: Path, name: str, data: bytes, sentence: str) -> None:
-    (tmp_path / name).write_bytes(data)
+def test_files_that_cannot_go_with_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(data)
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
-        attach(f"Read @{name}", tmp_path)
+        attach(f"Read @{name}")
 
 
 def test_encodings() -> None:
@@ -97,8 +101,8 @@ def test_a_folder_gives_its_files_but_what_git_ignores_and_what_is_hidden(tmp_pa
     assert names_below(tmp_path / "sub") == ["keep.log"]
     assert names_below(tmp_path) == ["sub/", "a.py", "sub/keep.log"]
     assert names_below(tmp_path / "build") == ["c.py"], "a folder that is ignored itself"
-    with pytest.raises(UserError, match=r"^Cannot read sub/ \(Is a directory"):
-        attach("Look at @sub/", tmp_path)
+    with pytest.raises(UserError, match=r"^Cannot read .*/sub/ \(Is a directory"):
+        attach(f"Look at @{tmp_path}/sub/")
 
 
 def test_no_program_of_a_repository_is_run(tmp_path: Path) -> None:
