@@ -207,31 +207,23 @@ def test_what_the_hub_answers_is_shown_as_text(name: str, other: str, size: int,
             assert cell_len(text) <= cells
 
 
-KINDS = ("pipe", "device", "folder", "sparse", "arrays", "tables", "surrogates", "number")
 DEEP = 10_000
+KINDS: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "folder": Path.mkdir,
+    "sparse": lambda path: (path.touch(), os.truncate(path, 10**12)),
+    "arrays": lambda path: path.write_text("theme = " + "[" * DEEP + "]" * DEEP),
+    "tables": lambda path: path.write_text("theme = " + "{a=" * DEEP + "1" + "}" * DEEP),
+    "surrogates": lambda path: path.write_bytes(b'system = "\xed\xa0\x80\xed\xbf\xbf"\n' * 100),
+    "number": lambda path: path.write_text(f"max_tokens = {'9' * DEEP}"),
+}
+"""Kind of a file that is none → what lays it."""
 
 
 def put(path: Path, kind: str) -> None:
-    """Lay such a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    match kind:
-        case "pipe":
-            os.mkfifo(path)
-        case "device":
-            path.symlink_to("/dev/zero")
-        case "folder":
-            path.mkdir()
-        case "sparse":
-            with path.open("wb") as file:
-                file.truncate(10**12)
-        case "arrays":
-            path.write_text("theme = " + "[" * DEEP + "]" * DEEP)
-        case "tables":
-            path.write_text("theme = " + "{a=" * DEEP + "1" + "}" * DEEP)
-        case "surrogates":
-            path.write_bytes(b'system = "\xed\xa0\x80\xed\xbf\xbf"\n' * 100)
-        case "number":
-            path.write_text(f"max_tokens = {'9' * DEEP}")
+    KINDS[kind](path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -265,7 +257,7 @@ async def test_the_chat_opens(make_kept: Callable[..., Any], engine: Any, tmp_pa
         await until(pilot, lambda: any(sentence in entry.text for entry in app.dialogue.transcript.entries))
 
 
-ROUNDS = 200 if FULL else 6
+ROUNDS = 200 if FULL else 3
 
 ATOMS = (*MARKUP, *CONTROLS, *UNICODE, " a ", "word")
 
