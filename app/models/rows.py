@@ -44,7 +44,7 @@ class ModelRow:
     """A row of the list of models. Its texts are safe to draw already."""
 
     key: object
-    """Identity of its model, offer or download; None for a heading, which the cursor skips."""
+    """Identity of what it shows; None for a heading, which the cursor skips."""
     title: str
     mark: tuple[str, str] = ("", "")
     """A sign before the title, and its style."""
@@ -57,6 +57,10 @@ class ModelRow:
     note: str = ""
     """A sentence in place of the columns except size and parameters; cut where it is too long."""
     faint: bool = False
+    item: FoundModel | Offer | Download | str | None = None
+    """What it shows; of a server's model the name that loads it."""
+    verb: str = ""
+    """What enter does; empty if nothing."""
 
     @property
     def heading(self) -> bool:
@@ -124,6 +128,8 @@ def all_rows(models: Sequence[FoundModel], room: FreeMemory | None, options: Loa
                     size=size_of(card.size) if card.size else "",
                     verdict=DRAFTER if card.head is not None else verdict,
                     faint=bool(model.problem) and card.head is None,
+                    item=model,
+                    verb="" if model.problem else "load",
                 )
             )
     return rows
@@ -134,9 +140,9 @@ def draft_rows(
 ) -> list[ModelRow]:
     """List all models as draft models for one: those that can, those that are not judged yet, those that cannot and why."""
     mtp = target.card.mtp
-    alone = ModelRow(NO_DRAFT, "No draft model", note=mtp.sentence if mtp else "load the model alone")
+    alone = ModelRow(NO_DRAFT, "No draft model", note=mtp.sentence if mtp else "load the model alone", verb="load")
     if target.spot.spec == BUILTIN:
-        alone = ModelRow(NO_DRAFT, "Its own drafters", note="loaded when a method needs them")
+        alone = ModelRow(NO_DRAFT, "Its own drafters", note="loaded when a method needs them", verb="load")
     able: list[ModelRow] = []
     waiting: list[ModelRow] = []
     unable: list[ModelRow] = []
@@ -162,6 +168,8 @@ def draft_rows(
                 note=one_line(note),
                 verdict=("", "", style),
                 faint=group is unable,
+                item=model,
+                verb="" if group is unable else "load",
             )
         )
     rows = [ModelRow(None, f"Draft models for {title_of(target)}"), alone, *able, *waiting]
@@ -189,6 +197,8 @@ def _download_row(download: Download) -> ModelRow:
         size=size_of(download.total) if download.total else "",
         note=f"{'━' * full}{'╌' * (BAR_CELLS - full)} {share:.0%} {state}".rstrip(),
         verdict=("", "", colour),
+        item=download,
+        verb="" if download.active else "try again",
     )
 
 
@@ -220,6 +230,8 @@ def offer_rows(
                 quantization=one_line(offer.quantization),
                 size=size_of(offer.size),
                 verdict=VERDICTS[fits.verdict],
+                item=offer,
+                verb="load" if on_disk else "download",
             )
         )
     return rows

@@ -80,8 +80,11 @@ def server_rows(servers: Sequence[FoundServer], query: str, loaded: str) -> list
         for model in server.models[:MOST_MODELS]:
             spec = server.spec(model)
             mark = ("●", "$primary") if spec == loaded else ("", "")
-            rows.append(ModelRow(("server", spec), one_line(f"{server.name} · {model}"), mark, note=one_line(note)))
+            title = one_line(f"{server.name} · {model}")
+            rows.append(ModelRow(("server", spec), title, mark, note=one_line(note), item=spec, verb="load"))
         if server.problem:
-            rows.append(ModelRow(("server", server.name), one_line(server.name), note=server.problem, faint=True))
+            rows.append(
+                ModelRow(("server", server.name), one_line(server.name), note=server.problem, faint=True, item=server.name)
+            )
     rows = [row for row in rows if has_words(f"{row.title} {row.note}", query)]
     return [ModelRow(None, "Servers"), *rows] if rows else []

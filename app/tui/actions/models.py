@@ -66,13 +66,11 @@ class Models:
     def browse(self, *words: str) -> None:
         """Show the picker, searched for any words; `owner/name` is looked up on the Hub."""
         from ...models.search import ModelSearch
-        from ...models.view import ModelsView
         from ..pickers.models import ModelsScreen
 
         dialogue, live = self.host.dialogue, self.host.live
-        search = ModelSearch(self.library, live.settings.model_folders, self.room, live.settings.servers)
-        view = ModelsView(search, self.downloads, dialogue, live.settings)
-        self.host.ask(ModelsScreen(view, self.load, live.keymap, " ".join(words)))
+        search = ModelSearch(self.library, self.downloads, self.room, dialogue, live.settings)
+        self.host.ask(ModelsScreen(search, self.load, live.keymap, " ".join(words)))
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:
         """Load a model, with a draft model that replaces the first of its draft models."""

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 from textual.content import Content
 
 from ....errors import UserError
+from ...models.hub import Download, Offer
+from ...models.library import FoundModel
 from ...models.rows import NO_DRAFT, ModelRow, drawn, spaced
-from ...models.view import EVERYTHING, REPOSITORY, ModelsScope, ModelsView, lines
+from ...models.search import EVERYTHING, REPOSITORY, ModelSearch, ModelsScope, lines
 from ...settings.keymap import MODELS
 from ...text.cells import one_line
 from ..keys import Hint, bindings_of, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
-
-if TYPE_CHECKING:
-    from ...models.hub import Offer
-    from ...models.library import FoundModel
 
 POLL_SECONDS = 0.1
 """Between two checks for results of threads."""
@@ -38,12 +36,11 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
     DEFAULT_CSS = "ModelsScreen > Frame { width: 108; } ModelsScreen #detail { height: 6; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(MODELS)
 
-    def __init__(self, view: ModelsView, load: Callable[..., None], keymap: Mapping[str, str], query: str = "") -> None:
+    def __init__(self, looking: ModelSearch, load: Callable[..., None], keymap: Mapping[str, str], query: str = "") -> None:
         listed = PickList[ModelRow](lambda row: row.key, lambda row, cells: (drawn(row, cells),))
         super().__init__(listed, keymap, "Models", "Search, or owner/name on the Hub", query)
-        self._view = view
-        self.looking = view.looking
-        self._downloads = view.downloads
+        self.looking = looking
+        self._downloads = looking.downloads
         self._load_model = load
         self._drawn = 0.0
         self._states = self._download_states()
@@ -66,8 +63,8 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             if any(state == "done" and self._states.get(spec) != "done" for spec, state in states.items()):
                 self.looking.scan()
             self._states, changed = states, True
-        if changed and self._view.look.target is not None and not self.looking.scanning:
-            self.looking.judge(self._view.look.target)
+        if changed and self.looking.scope.target is not None and not self.looking.scanning:
+            self.looking.judge(self.looking.scope.target)
         if changed or (downloads.active and monotonic() - self._drawn >= PROGRESS_SECONDS):
             self._show()
 
@@ -76,78 +73,78 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
 
     def _ask_hub(self, name: str) -> None:
         name = name.partition(":")[0]
-        self._view.look = ModelsScope(repository=name)
+        self.looking.scope = ModelsScope(repository=name)
         self.say(f"Asking the Hub about {name} …")
         self.looking.ask_hub(name, self._answered)
         self._show()
 
     def _answered(self, sentence: str) -> None:
         if sentence:
-            self._view.look = EVERYTHING
+            self.looking.scope = EVERYTHING
         self.say(sentence, wrong=bool(sentence))
 
     # Drawing
 
     def _show(self, key: object = None) -> None:
         self._drawn = monotonic()
-        listed, view = self.listed, self._view
-        waiting = self.looking.scanning or view.look.repository
+        listed, looking = self.listed, self.looking
+        waiting = looking.scanning or looking.scope.repository
         listed.empty = "" if waiting else "No model here has that in its name. Type owner/name to ask the Hub."
         self._placed |= key is not None or listed.key != self._last_key
         if key is None:
-            key = listed.key if self._placed or view.look != EVERYTHING else view.loaded()
-        count = f" · {len(self.looking.by_key)}{' …' if self.looking.scanning else ''}" if self.looking.by_key else ""
-        self.frame.border_title = Content("Draft models" if view.look.target else f"Models{count}")
-        listed.show(spaced(view.rows(self.box.value.strip()), listed.size.height), key, listed.cursor)
+            key = listed.key if self._placed or looking.scope != EVERYTHING else looking.loaded()
+        count = f" · {len(looking.by_key)}{' …' if looking.scanning else ''}" if looking.by_key else ""
+        self.frame.border_title = Content("Draft models" if looking.scope.target else f"Models{count}")
+        listed.show(spaced(looking.rows(self.box.value.strip()), listed.size.height), key, listed.cursor)
         self._last_key = listed.key
 
     def hints(self) -> Iterator[Hint]:
-        row, view = self.listed.item, self._view
-        model = view.found(row)
-        if verb := view.verb(row):
-            yield Hint(("list_choose",), verb)
-        if view.download(row) is not None:
-            yield Hint(("models_cancel",), "cancel")
-        elif view.look == EVERYTHING and model is not None and not model.problem:
-            yield Hint(("models_drafts",), "draft models")
+        row = self.listed.item
+        if row is not None and row.verb:
+            yield Hint(("list_choose",), row.verb)
+        match row.item if row is not None else None:
+            case Download():
+                yield Hint(("models_cancel",), "cancel")
+            case FoundModel(problem="") if self.looking.scope == EVERYTHING:
+                yield Hint(("models_drafts",), "draft models")
         yield from hints(("models_again", ""))
 
     def about(self, item: ModelRow | None) -> list[tuple[str, str]]:
-        return lines(self._view.about(item), self.cells, DETAILS)
+        return lines(self.looking.about(item), self.cells, DETAILS)
 
     # Keys
 
     def search(self, text: str) -> None:
-        if self._view.look.repository:
-            self._view.look = EVERYTHING
+        if self.looking.scope.repository:
+            self.looking.scope = EVERYTHING
             self.looking.leave_hub()
         self.say("")
         self._show()
 
     def action_again(self) -> None:
-        if self._view.look.repository:
-            self._ask_hub(self._view.look.repository)
+        if self.looking.scope.repository:
+            self._ask_hub(self.looking.scope.repository)
         else:
             self.looking.scan()
 
     def action_leave(self) -> None:
-        if self._view.look == EVERYTHING:
+        if self.looking.scope == EVERYTHING:
             super().action_leave()
             return
-        target = self._view.look.target
-        self._view.look = EVERYTHING
+        target = self.looking.scope.target
+        self.looking.scope = EVERYTHING
         self.looking.leave_hub()
         self.say("")
         self._show(target.key if target is not None else None)
 
     def action_drafts(self) -> None:
-        model = self._view.found(self.listed.item)
-        if model is None or self._view.look != EVERYTHING:
+        model = self.listed.item.item if self.listed.item is not None else None
+        if not isinstance(model, FoundModel) or self.looking.scope != EVERYTHING:
             return
         if model.problem:
             self.say(one_line(model.problem), wrong=True)
             return
-        self._view.look = ModelsScope(target=model)
+        self.looking.scope = ModelsScope(target=model)
         self.box.value = ""
         self.say("")
         if not self.looking.scanning:
@@ -156,7 +153,8 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
 
     def action_cancel(self) -> None:
         """Cancel the download under the cursor."""
-        if (download := self._view.download(self.listed.item)) is not None:
+        download = self.listed.item.item if self.listed.item is not None else None
+        if isinstance(download, Download):
             self._downloads.cancel(download)
             self.say(f"Cancelled the download of {one_line(download.spec)}.")
             self._show()
@@ -168,27 +166,25 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             self.say(one_line(str(error)), wrong=True)
 
     def _choose(self, item: ModelRow) -> None:
-        target = self._view.look.target
-        if (download := self._view.download(item)) is not None:
-            if not download.active:
-                self._downloads.begin(download)
-                self._show()
-            return
-        match item.key:
-            case ("look", name):
-                self._ask_hub(str(name))
-            case ("server", spec) if not item.faint:
-                self._load_model(str(spec))
-                self.dismiss(None)
-            case ("offer", _) if (offer := self._view.offer(item)) is not None:
-                self._choose_offer(offer)
-            case str() if target is not None:
-                self._load(target, None)
-            case key if (model := self.looking.by_key.get(key)) is not None:
+        match item.item:
+            case Download() as download:
+                if not download.active:
+                    self._downloads.begin(download)
+                    self._show()
+            case Offer() as offer:
+                self._choose_offer(offer, here=item.verb == "load")
+            case FoundModel() as model:
                 self._choose_model(model)
+            case str() as spec if not item.faint:
+                self._load_model(spec)
+                self.dismiss(None)
+            case None if (target := self.looking.scope.target) is not None:
+                self._load(target, None)
+            case None:
+                self._ask_hub(self.box.value.strip())
 
     def _choose_model(self, model: FoundModel) -> None:
-        target = self._view.look.target
+        target = self.looking.scope.target
         if target is None:
             if model.problem:
                 raise UserError(model.problem)
@@ -199,8 +195,8 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             raise UserError(pairing.reason if pairing is not None else "Still checking it. One moment.")
         self._load(target, model)
 
-    def _choose_offer(self, offer: Offer) -> None:
-        if self._view.here(offer):
+    def _choose_offer(self, offer: Offer, *, here: bool) -> None:
+        if here:
             repository = self.looking.repository
             self._load_model(offer.spec, revision=repository.commit if repository is not None else None)
             self.dismiss(None)

@@ -23,7 +23,7 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.cli.oneshot import AnswerOutput
 from specchat.app.history.chats import ChatHit, ChatRow
 from specchat.app.models.rows import offer_rows
-from specchat.app.models.view import lines, of_offer
+from specchat.app.models.search import lines, of_offer
 from specchat.app.render.blocks import EntryBlock
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import load_settings
@@ -212,7 +212,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "device": lambda path: path.symlink_to("/dev/zero"),
     "folder": Path.mkdir,
-    "sparse": lambda path: (path.touch(), os.truncate(path, 10**12)),
+    "sparse": lambda path: path.open("wb").truncate(10**12),
     "arrays": lambda path: path.write_text("theme = " + "[" * DEEP + "]" * DEEP),
     "tables": lambda path: path.write_text("theme = " + "{a=" * DEEP + "1" + "}" * DEEP),
     "surrogates": lambda path: path.write_bytes(b'system = "\xed\xa0\x80\xed\xbf\xbf"\n' * 100),

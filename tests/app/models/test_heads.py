@@ -21,7 +21,7 @@ from specchat.app.models.memory import FreeMemory
 from specchat.app.models.pairing import Pairing, look_for, pair
 from specchat.app.models.places import ModelSpot
 from specchat.app.models.rows import all_rows, draft_rows, drafts_alone, drawn
-from specchat.app.models.view import of_model, of_target_alone
+from specchat.app.models.search import of_model, of_target_alone
 from specchat.app.terminal.output import Notes
 from specchat.backends.files.model_card import read_card
 from specchat.backends.heads.mtp.format import OwnLayers

@@ -60,8 +60,8 @@ def list_shown(pilot: Any) -> bool:
 
 def all_judged(pilot: Any) -> bool:
     """Whether everything has been found and judged."""
-    models_screen = screen(pilot)
-    looking, target = models_screen.looking, models_screen._view.look.target
+    looking = screen(pilot).looking
+    target = looking.scope.target
     judged = target is None or len(looking.pairings(target)) == len(looking.by_key)
     return bool(looking.by_key) and not looking.scanning and judged
 
