@@ -6,19 +6,21 @@ their results; all other fields belong to the thread that polls.
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ...backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions
+from ...backends.remote.address import find_server, quote_model
 from ...errors import Cancelled, UserError
 from ..chat.dialogue import Dialogue
 from ..settings.fields import Settings
 from ..text.amounts import count_of, short_path, size_of
-from ..text.cells import one_line
+from ..text.cells import has_words, one_line
 from ..text.lines import flowed
 from .hub import Download, Downloads, Offer, Repository, look_up
 from .library import FoundModel, Library, in_order
@@ -38,10 +40,12 @@ from .rows import (
     offer_rows,
     title_of,
 )
-from .servers import FoundServer, ask, server_rows
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
 """A name on the Hub."""
+
+MOST_MODELS = 100
+"""Models of one server, in the list: a large provider has thousands."""
 
 Sentence = tuple[str, str, int]
 """A sentence on the model under the cursor: text, style, most lines."""
@@ -139,8 +143,7 @@ class ModelSearch:
         self._inbox.put(end)
 
     def _ask_servers(self) -> None:
-        servers = self._settings.servers
-        self._inbox.put(partial(setattr, self, "_served", ask(servers, servers)))
+        self._inbox.put(partial(setattr, self, "_served", ask(self._settings.servers)))
 
     def judge(self, target: FoundModel) -> None:
         """Judge the models that are not paired with this target yet, by their vocabularies."""
@@ -251,6 +254,62 @@ class ModelSearch:
             case str() if row is not None:
                 return [(row.note, "$warning" if row.faint else "$foreground", 3)]
         return of_target_alone(target) if row is not None and target is not None else []
+
+
+# Servers
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """The answer of a server in the settings, or its error."""
+
+    name: str
+    method: str = ""
+    """Its engine, and how it decodes."""
+    models: tuple[str, ...] = ()
+    problem: str = ""
+    """A sentence; empty if it answers."""
+
+
+def ask(servers: Mapping[str, Mapping[str, str]]) -> list[FoundServer]:
+    """Ask servers for their models, all at once; takes as long as the slowest, at most some ten seconds."""
+
+    async def ask_all() -> list[FoundServer]:
+        return list(await asyncio.gather(*(_ask(name, servers) for name in servers)))
+
+    return asyncio.run(ask_all())
+
+
+async def _ask(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundServer:
+    # Deferred: httpx takes 100 ms, and few have servers.
+    from ...backends.remote.model import connect
+
+    try:
+        address = find_server(name, servers)
+        assert address is not None, "it is one of the settings"
+        model = await connect(address)
+    except UserError as error:
+        return FoundServer(name, problem=one_line(str(error)))
+    served = model.served
+    await model.close()
+    method = one_line(" · ".join(filter(None, (served.engine, served.method))))
+    return FoundServer(name, method, served.models or tuple(filter(None, (served.model,))))
+
+
+def server_rows(servers: Sequence[FoundServer], query: str, loaded: str) -> list[ModelRow]:
+    """List the servers' models that match a search; `loaded` is the name of the loaded model."""
+    rows = []
+    for server in servers:
+        for model in server.models[:MOST_MODELS]:
+            spec = f"{server.name}#{quote_model(model)}" if len(server.models) > 1 else server.name
+            mark = ("●", "$primary") if spec == loaded else ("", "")
+            title = one_line(f"{server.name} · {model}")
+            rows.append(ModelRow(("server", spec), title, mark, note=server.method, item=spec, verb="load"))
+        if server.problem:
+            key, title = ("server", server.name), one_line(server.name)
+            rows.append(ModelRow(key, title, note=server.problem, faint=True, item=server.name))
+    rows = [row for row in rows if has_words(f"{row.title} {row.note}", query)]
+    return [ModelRow(None, "Servers"), *rows] if rows else []
 
 
 # Details

@@ -16,16 +16,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from specchat.app.cli.main import app
 from specchat.app.models.hub import Download, Downloads, Offer
 from specchat.app.models.library import FoundModel, Library, in_order
 from specchat.app.models.memory import FreeMemory, judge
 from specchat.app.models.pairing import pair
 from specchat.app.models.places import ModelSpot
 from specchat.app.models.rows import all_rows, draft_rows, drawn
-from specchat.app.models.servers import FoundServer, ask, server_rows
+from specchat.app.models.search import FoundServer, ask, server_rows
 from specchat.backends.files.hub import fetch
 from specchat.backends.files.hub_files import INCOMPLETE as PART
 from specchat.backends.files.model_card import Needs, quantization_in, read_card
@@ -308,8 +306,8 @@ def test_any_configuration_is_a_row(tmp_path: Path, value: Any, key: str) -> Non
 def test_what_servers_serve() -> None:
     with serving() as other, serving("vLLM") as fake:
         servers = {"work": {"url": fake.url}, "other": {"url": other.url}, "gone": {"url": "http://127.0.0.1:9"}}
-        work, many, unreachable = ask(servers, servers)
-    assert work == FoundServer("work", "vLLM", "0.32.0", "speculation K=10", 2048, ("builtin",))
+        work, many, unreachable = ask(servers)
+    assert work == FoundServer("work", "vLLM · speculation K=10", ("builtin",))
     assert many.models == ("big", "small")
     assert unreachable.problem.startswith("Nothing answers at 127.0.0.1:9")
     rows = server_rows([work, many, unreachable], "", "other#small")
@@ -322,18 +320,6 @@ def test_what_servers_serve() -> None:
     assert rows[1].note == "vLLM · speculation K=10"
     assert [row.title for row in server_rows([work, many, unreachable], "vllm", "")] == ["Servers", "work · builtin"]
     assert server_rows([], "", "") == []
-
-
-def test_the_shell_tells_what_a_server_serves() -> None:
-    with serving() as fake:
-        result = CliRunner().invoke(app, ["models", "--server", fake.url])
-        body = json.loads(CliRunner().invoke(app, ["models", "--server", f"{fake.url}/v1", "--json"]).stdout)
-    assert result.stdout.splitlines() == [
-        "OpenAI-compatible · decodes with server",
-        f"  big: specchat --model '{fake.url}#big'",
-        f"  small: specchat --model '{fake.url}#small'",
-    ]
-    assert body["specs"] == [f"{fake.url}/v1#big", f"{fake.url}/v1#small"]
 
 
 def test_devices_are_looked_at_where_a_build_can_use_them(tmp_path: Path) -> None:
