@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.worker import Worker
 
-from ...errors import NotPossible, counted
+from ...errors import counted
 from ..chat.entries import Answer
 from ..chat.methods import get_method
 from ..race.race import FEWEST, Race
@@ -106,8 +106,6 @@ class Tours:
     @runs(actions.TOUR)
     def start(self) -> None:
         self.host.dialogue.must_be_idle("take the tour")
-        if self.host.dialogue.phase == "unloaded":
-            raise NotPossible("The tour needs a model: /model builtin loads one.")
         self.leave()
         self._tour = Tour(self.host, self._races)
         self._worker = self.host.box.run_worker(self._tour.play(), group="tour")

@@ -93,13 +93,9 @@ def _rank(query: str, suggestions: list[Suggestion]) -> list[Suggestion]:
 
 
 def _params(method: Method | None, word: str, keys: set[str]) -> list[Suggestion]:
-    """List the settings of a method that are not typed yet, or the choices of the one being typed."""
-    key, equals, _ = word.partition("=")
-    params = [param for param in method.params if param["name"] not in keys] if method is not None else []
-    if not equals:
-        return [Suggestion(f"{param['name']}=", f"{param['default']} · {param['doc']}") for param in params]
-    choices = [choice for param in params if param["name"] == key for choice in param.get("choices") or ()]
-    return [Suggestion(f"{key}={choice}") for choice in choices]
+    """List the settings of a method that are not typed yet."""
+    params = [param for param in method.params if param["name"] not in keys] if method is not None and "=" not in word else []
+    return [Suggestion(f"{param['name']}=", f"{param['default']} · {param['doc']}") for param in params]
 
 
 class Suggestions:

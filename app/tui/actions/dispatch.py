@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +14,7 @@ from typing import TypeVar
 from ....errors import UserError, did_you_mean
 from ...race.entry import split_prompt
 from ...settings.actions import ACTIONS, BY_ID, Action
-from ...settings.keymap import GROUPS, KeyBinding, every_way
+from ...settings.keymap import GROUPS, every_way
 from ..host import Host
 
 Registered = TypeVar("Registered", bound=Callable[..., object])
@@ -149,26 +149,14 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "keys.md"
 
 def page() -> str:
     """Write the page: its introduction as it stands, and the tables."""
-    parts = [PAGE.read_text(encoding="utf-8").partition("## ")[0].rstrip() + "\n"]
+    lines = [PAGE.read_text(encoding="utf-8").partition("\n## ")[0].rstrip()]
     for heading, keys in GROUPS.items():
-        parts.append(f"## {heading}\n\n" + "\n".join(_keys(keys)) + "\n")
-    parts.append("## Commands\n\n" + "\n".join(_commands()) + "\n")
-    return "\n".join(parts)
-
-
-def _keys(keys: Iterable[KeyBinding]) -> Iterator[str]:
-    yield "| key | does | id |"
-    yield "|---|---|---|"
-    for key in keys:
-        yield f"| {_cell(every_way(key, {}))} | {_cell(key.what)} | `{key.id}` |"
-
-
-def _commands() -> Iterator[str]:
-    yield "Tab completes a command and what follows it. Words in capitals stand for what you type.\n"
-    yield "| command | does |"
-    yield "|---|---|"
-    for row in COMMANDS:
-        yield f"| `/{_cell(row.slash)}` | {_cell(row.what)} |"
+        lines += [f"\n## {heading}\n", "| key | does | id |", "|---|---|---|"]
+        lines += [f"| {_cell(every_way(key, {}))} | {_cell(key.what)} | `{key.id}` |" for key in keys]
+    lines += ["\n## Commands\n", "Tab completes a command and what follows it. Words in capitals stand for what you type."]
+    lines += ["\n| command | does |", "|---|---|"]
+    lines += [f"| `/{_cell(row.slash)}` | {_cell(row.what)} |" for row in COMMANDS]
+    return "\n".join(lines) + "\n"
 
 
 def _cell(text: str) -> str:

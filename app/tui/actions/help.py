@@ -103,14 +103,10 @@ def _hint(hint: Hint, context: KeyContext, actions: Actions, keymap: Mapping[str
     return replace(_row(row, key, keymap), title=title, run=run)
 
 
-def notice_id(note: Notification) -> str:
-    return f"notice {note.identity}"
-
-
 def _notice(note: Notification) -> HelpRow:
     style = "$foreground" if note.severity == "information" else f"${note.severity}"
     at = datetime.fromtimestamp(note.raised_at)
-    return HelpRow(note.message, notice_id(note), f"{at:%H:%M}", about=((note.message, style),))
+    return HelpRow(note.message, f"notice {note.identity}", f"{at:%H:%M}", about=((note.message, style),))
 
 
 def _row(row: Action, key: KeyBinding | None, keymap: Mapping[str, str]) -> HelpRow:
@@ -138,7 +134,7 @@ class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
         super().__init__(listed, keymap, "Help", "Search every key and command")
         self._rows = rows
         self._legend = tuple(legend_line(colouring))
-        self._unread = notice_id(unread) if unread is not None else None
+        self._unread = f"notice {unread.identity}" if unread is not None else None
 
     def on_mount(self) -> None:
         self.listed.show(self._rows, self._unread)

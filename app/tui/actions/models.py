@@ -50,17 +50,13 @@ class Models:
 
         return Downloads()
 
-    @property
-    def _begun(self) -> Downloads | None:
-        """The downloads, if they have been accessed."""
-        return vars(self).get("downloads")
-
     @runs(actions.MODEL)
     def command(self, *words: str) -> None:
         name = " ".join(words)
         if len(words) != 1 and not (words and find_server(name, self.host.dialogue.selection.servers)):
             raise UserError("/model takes one name: builtin, a folder, owner/name on the Hub, or a server's address.")
-        self.load(name, backend=self.backend_for(name))
+        # Built-in models come for both runtimes, so the setting decides; others have one.
+        self.load(name, backend=self.host.live.settings.backend if name in SHIPPED else "auto")
 
     @runs(actions.MODELS)
     def browse(self, *words: str) -> None:
@@ -81,10 +77,6 @@ class Models:
         dialogue.load_model(spec, backend=backend, revision=revision, draft_model=drafts)
         self.host.expect_events()
         self.host.changed()
-
-    def backend_for(self, spec: str) -> str:
-        """Choose the runtime for a model: built-in models come for both, so the setting decides; others have one."""
-        return self.host.live.settings.backend if spec in SHIPPED else "auto"
 
     def remember_loaded(self) -> None:
         """Add the loaded model to the list of recent models on the disk; one whose load failed is never added."""
@@ -114,8 +106,8 @@ class Models:
 
     def poll_downloads(self) -> None:
         """Show notices about downloads that ended; call it a few times a second."""
-        while self._begun is not None and self._begun.news:
-            ended = self._begun.news.popleft()
+        while "downloads" in vars(self) and self.downloads.news:
+            ended = self.downloads.news.popleft()
             if ended.state == "failed":
                 self.host.tell(ended.sentence, "warning")
                 self._ring()
@@ -125,5 +117,5 @@ class Models:
 
     def close(self) -> None:
         """Stop the downloads and keep the parts for the next start."""
-        if self._begun is not None:
-            self._begun.close()
+        if "downloads" in vars(self):
+            self.downloads.close()

@@ -37,10 +37,6 @@ class Completion(Widget):
         self.moved = False
         """Whether the arrows were used, so that enter takes a name instead of sending."""
 
-    @property
-    def names(self) -> list[str]:
-        return [offer.name for offer in self.offers]
-
     def offer(self, offers: list[Suggestion]) -> None:
         """Show suggestions; none hides the list."""
         if offers != self.offers:

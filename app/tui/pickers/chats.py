@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from time import time
 from typing import ClassVar, TypeVar
 
 from textual.binding import BindingType
 from textual.content import Content
+from textual.worker import Worker, WorkerError
 
 from ....errors import UserError, counted
 from ...chat.dialogue import Dialogue
@@ -35,9 +37,6 @@ MOST_CHATS = 100_000
 MOST_HITS = 200
 """Most matches of a search."""
 
-DATE_FROM = 44
-"""Fewest cells of a row with the date."""
-
 Result = TypeVar("Result")
 
 
@@ -55,8 +54,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         super().__init__(listed, keymap, "Chats", "Search all chats", query)
         self._dialogue = dialogue
         self._chats: Chats | None = None
-        self._searching = False  # until the list shows the matches
-        self._choose_next = False  # enter was pressed during the search
+        self._search: Worker[None] | None = None
         self._deleted: list[ChatRow] = []
 
     @property
@@ -117,26 +115,24 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         return hints(("list_choose", "open"), ("chats_rename", ""), ("chats_delete", ""), *undo)
 
     def search(self, text: str) -> None:
-        self._searching = True
-        self._choose_next = False
-
         async def run() -> None:
             await asyncio.sleep(PAUSE_SECONDS)
             await self._list()
-            self._searching = False
-            if self._choose_next:
-                self.action_choose()
 
-        self.run_worker(run(), group="search", exclusive=True)
+        self._search = self.run_worker(run(), group="search", exclusive=True)
 
     # Keys
 
     def action_choose(self) -> None:
         """Open the chat under the cursor, after a running search."""
-        if self._searching:
-            self._choose_next = True
-        else:
-            super().action_choose()
+
+        async def run() -> None:
+            while self._search is not None and not self._search.is_finished:
+                with suppress(WorkerError):  # another letter was typed
+                    await self._search.wait()
+            super(ChatsScreen, self).action_choose()
+
+        self._work(run())
 
     def choose(self, item: ChatRow | ChatHit) -> None:
         hit = item if isinstance(item, ChatHit) else None
@@ -207,9 +203,8 @@ def drawn(item: ChatRow | ChatHit, cells: int, now: float, current: int | None) 
     row = _row(item)
     mark = "● " if row.id == current else ""
     date = when(row.changed, now)
-    right = date if cells >= DATE_FROM else ""
-    room = cells - width(mark) - (width(right) + 2 if right else 0)
-    title = ends(line((mark, "$primary"), (fit(one_line(row.title), room), "bold")), line((right, "$quiet")), cells)
+    room = cells - width(mark) - width(date) - 2
+    title = ends(line((mark, "$primary"), (fit(one_line(row.title), room), "bold")), line((date, "$quiet")), cells)
     if isinstance(item, ChatHit):
         before, hit, after = item.excerpt
         # The match must be visible, however narrow the list is.
@@ -217,5 +212,5 @@ def drawn(item: ChatRow | ChatHit, cells: int, now: float, current: int | None) 
         if width(before) > lead:
             before = "…" + before[-lead + 1 :].lstrip()
         return title, cut(line((before, "$quiet"), (hit, "bold $accent"), (after, "$quiet")), cells), ()
-    parts = ["" if right else date, counted(item.answers, "answer"), item.model]
+    parts = [counted(item.answers, "answer"), item.model]
     return title, line((fit(" · ".join(filter(None, parts)), cells), "$quiet")), ()

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.tui.actions import copy
 from specchat.app.tui.actions.copy import code_blocks
 from specchat.app.tui.pickers.menu import Menu
@@ -22,28 +21,10 @@ SIZE = (90, 26)
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n```\n\nOr:\n\n```sh\nmake two\n```\n"
 
 
-async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
-        await ask(pilot, engine, "Code?", make_steps(CODE))
-        await pilot.press("alt+y")
-        assert isinstance(app.screen, Menu)
-        await pilot.press("1")
-        assert app.clipboard == "def one():\n    return 1"
-        assert "block 1 of 2 (python, 2 lines)" in toasts(app)
-        await pilot.press("alt+y", "down", "enter")
-        assert app.clipboard == "make two"
-        await command(pilot, "/copy code")
-        assert isinstance(app.screen, Menu)
-
-
-async def test_control_characters_are_copied_as_they_are_shown(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await ask(pilot, engine, "Go", make_steps("a\x1b[201~rm\x07b\u202ec"))
-        await pilot.press("ctrl+y")
-        assert app.clipboard == "a␛[201~rm␇b\\u202ec"
-
-
-async def test_a_tool_copies(make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answers_blocks_and_marked_messages_are_copied(
+    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In turn, since the tool works in the background."""
     copies: list[str] = []
 
     def copy(text: str) -> str:
@@ -53,47 +34,39 @@ async def test_a_tool_copies(make_chat: Make, engine: Any, make_steps: Make, mon
     monkeypatch.setattr("specchat.app.tui.actions.copy.clipboard_tool", lambda: ["xclip"])
     monkeypatch.setattr("specchat.app.tui.actions.copy.copy_with_tool", copy)
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
-        await ask(pilot, engine, "Hello", make_steps("A short one."))
+        await ask(pilot, engine, "Go", make_steps("a\x1b[201~rm\x07b\u202ec"))
         await pilot.press("ctrl+y", "ctrl+y")
         await app.workers.wait_for_complete()
-        assert copies == ["A short one."] * 2
+        assert copies == ["a␛[201~rm␇b\\u202ec"] * 2, "as they are shown"
         assert "Copied the answer with xclip." in toasts(app)
+        await ask(pilot, engine, "Code?", make_steps(CODE))
+        await pilot.press("alt+y")
+        assert isinstance(app.screen, Menu)
+        await pilot.press("1")
+        assert app.clipboard == "def one():\n    return 1"
+        assert "block 1 of 2 (python, 2 lines)" in toasts(app)
+        await command(pilot, "/copy code")
+        await pilot.press("down", "enter")
+        assert app.clipboard == "make two"
+        view, entries = app.chat_screen.view, app.dialogue.transcript.entries
+        await pilot.press("d", "alt+up", "alt+up", "ctrl+y")
+        assert app.clipboard == "Code?"
+        [row] = marked_rows(app)
+        assert "Code?" in row
+        assert row.index("┃") == view.margin - 3
+        assert "message 3 of 4" in app.chat_screen.query_one("#status").render().plain
+        assert app.chat_screen.input.text == "d", "the input box keeps the keys"
+        await pilot.press("alt+up", "alt+up", "alt+up", "alt+up")
+        assert view.mark.entry is entries[0]
+        await pilot.press("alt+down")
+        assert view.mark.entry is entries[1]
+        await pilot.press("escape")
+        assert (view.mark.entry, marked_rows(app)) == (None, [])
 
 
 def marked_rows(app: Any) -> list[str]:
     view = app.chat_screen.view
     return [row for y in range(view.size.height) if "┃" in (row := view.render_line(y).text)]
-
-
-async def test_messages_are_gone_through_marked_and_copied(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
-        for number in range(1, 6):
-            await ask(pilot, engine, f"Question {number}?", make_steps(f"Answer {number}. " + "More words. \n" * 8))
-        view = app.chat_screen.view
-        await pilot.press("d", "alt+up")
-        assert isinstance(view.mark.entry, Answer)
-        assert view.mark.entry.text.startswith("Answer 5")
-        assert all(row.index("┃") == view.margin - 3 for row in marked_rows(app))
-        await pilot.press("alt+up")
-        assert isinstance(view.mark.entry, Prompt)
-        assert view.mark.entry.text == "Question 5?"
-        await pilot.press("alt+up", "alt+up", "ctrl+y")
-        assert app.clipboard == "Question 4?"
-        [row] = marked_rows(app)
-        assert "Question 4?" in row
-        assert not view.following
-        assert "message 7 of 10" in app.chat_screen.query_one("#status").render().plain
-        await pilot.press("alt+up", "ctrl+y")
-        assert app.clipboard.startswith("Answer 3")
-        assert "the marked answer" in toasts(app)
-        assert app.chat_screen.input.text == "d", "the input box keeps the keys"
-        await pilot.press("alt+up", "alt+up", "alt+up", "alt+up", "alt+up", "alt+up")
-        assert view.mark.entry is app.dialogue.transcript.entries[0]
-        await pilot.press("alt+down")
-        assert view.mark.entry is app.dialogue.transcript.entries[1]
-        await pilot.press("escape")
-        assert view.mark.entry is None
-        assert marked_rows(app) == []
 
 
 TEXT = "def f():\n    return 'Grüße 👩‍👩‍👧'\n"
@@ -167,12 +140,7 @@ def test_every_kind_of_block_is_found_as_it_stands() -> None:
     blocks = [(block.language, block.text) for block in code_blocks(ANSWER)]
     assert blocks == [("python", "def f():\n    return 1\n"), ("sh", "make test"), ("", "x = 1\ny = 2"), ("", "```")]
 
-
-def test_a_block_that_is_still_being_written_counts_as_far_as_it_goes() -> None:
-    assert [block.text for block in code_blocks("So:\n\n```c\nint a;\nint b")] == ["int a;\nint b"]
-
-
-def test_prose_has_none() -> None:
+    assert [block.text for block in code_blocks("So:\n\n```c\nint a;\nint b")] == ["int a;\nint b"], "still being written"
     assert code_blocks("A sentence with `code` in it.\nAnd    spaces.") == []
 
 

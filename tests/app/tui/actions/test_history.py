@@ -113,39 +113,30 @@ async def test_the_list_opens_a_chat_and_the_next_message_goes_on_there(make_kep
         assert "2 answers" in shown(screen)
 
 
-async def test_a_chat_is_renamed_in_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_kept(), size=SIZE) as (app, pilot):
-        await several(app, pilot, engine, make_steps, "First", "Second")
-        screen = await browse(app, pilot)
-        await press(pilot, "ctrl+r")
-        assert app.screen.text == "Second"
-        await press(pilot, *" one", "enter")
-        assert titles(screen) == ["Second one", "First"]
-        await press(pilot, "down", "ctrl+r", *"x", "escape", "escape")
-        assert titles(screen) == ["Second one", "First"]
-        await press(pilot, "ctrl+r", *["backspace"] * 5, "enter")
-        assert "needs at least one character" in str(app.screen.query_one("#text-about").render())
-        await press(pilot, "escape", "escape")
-        await say(app, pilot, engine, make_steps, "More")
-        assert titles(await browse(app, pilot)) == ["Second one", "First"]
-
-
-async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, make_steps: Make) -> None:
+async def test_chats_are_renamed_deleted_and_brought_back(make_kept: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_kept(), size=SIZE) as (app, pilot):
         await several(app, pilot, engine, make_steps, "First", "Second", "Third")
         screen = await browse(app, pilot)
-        await press(pilot, "down", "ctrl+d")
-        assert titles(screen) == ["Third", "First"]
+        await press(pilot, "ctrl+r")
+        assert app.screen.text == "Third"
+        await press(pilot, *" one", "enter")
+        assert titles(screen) == ["Third one", "Second", "First"]
+        await press(pilot, "down", "ctrl+r", *"x", "escape", "escape")
+        assert titles(screen) == ["Third one", "Second", "First"]
+        await press(pilot, "ctrl+r", *["backspace"] * 6, "enter")
+        assert "needs at least one character" in str(app.screen.query_one("#text-about").render())
+        await press(pilot, "escape", "ctrl+d")
+        assert titles(screen) == ["Third one", "First"]
         assert note(screen) == "Deleted “Second”. ^z undoes this (kept 30 days)."
-        await press(pilot, "ctrl+d")
-        assert titles(screen) == ["Third"]
-        await press(pilot, "escape")
+        await press(pilot, "ctrl+d", "escape")
+        await say(app, pilot, engine, make_steps, "More")
         screen = await browse(app, pilot)
+        assert titles(screen) == ["Third one"]
         assert "^z undo" in str(screen.query_one("Vertical").border_subtitle)
         await press(pilot, "ctrl+z")
-        assert titles(screen) == ["Third", "First"]
+        assert titles(screen) == ["Third one", "First"]
         await press(pilot, "ctrl+z", "ctrl+z")
-        assert titles(screen) == ["Third", "Second", "First"]
+        assert titles(screen) == ["Third one", "Second", "First"]
         assert isinstance(screen.listed.item, ChatRow)
         assert screen.listed.item.title == "Second"
 

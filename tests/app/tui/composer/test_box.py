@@ -252,7 +252,7 @@ async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: A
         await settle(app, pilot)
         offered = app.chat_screen.query_one(Completion)
         assert offered.display
-        assert offered.names == ["notes.txt", "docs/my notes.md"]
+        assert [offer.name for offer in offered.offers] == ["notes.txt", "docs/my notes.md"]
         await pilot.press("down", "enter")
         await settle(app, pilot)
         assert app.chat_screen.input.text == 'Read @"docs/my notes.md" '
@@ -279,11 +279,11 @@ async def test_several_files_and_folders(make_chat: Make, engine: Any, folder: P
         await type_text(pilot, "and @old")
         await settle(app, pilot)
         offered = app.chat_screen.query_one(Completion)
-        assert offered.names[0] == "old papers/"
-        assert not any(name.endswith(".log") for name in offered.names)
+        assert offered.offers[0].name == "old papers/"
+        assert not any(name.endswith(".log") for name, *_ in offered.offers)
         await pilot.press("tab")
         assert app.chat_screen.input.text == 'Compare @notes.txt and @"old papers/'
-        assert "old papers/deep/" in offered.names, "a folder stays open for what is in it"
+        assert "old papers/deep/" in [offer.name for offer in offered.offers], "a folder stays open for what is in it"
         await pilot.press("enter")
         await settle(app, pilot)
         assert "Cannot read old papers/ (Is a directory)" in toasts(app)
