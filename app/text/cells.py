@@ -33,6 +33,11 @@ _APART = "[\x00-\u05ff\u2000-\u218f\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00
 _STRAY = re.compile(f"{_JOINER}(?={_APART})|(?<={_APART}){_JOINER}")
 """A zero-width joiner before what nothing joins with: Textual takes both together for no cell at all, terminals do not. Behind
 it too, as what follows may be sanitised apart."""
+_PICTURE = f"[\u2190-\u2bff{_EMOJI}\U0001f000-\U0001faff][{_EMOJI}\U0001f3fb-\U0001f3ff]{{0,2}}"
+_TOWER = re.compile(f"((?:{_JOINER}{_PICTURE}){{3}}){_JOINER}")
+"""More joined pictures than there are, as a model that repeats itself may write them: Textual takes them for two cells, a
+terminal that does not join them for many."""
+
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("\r\n|[\r\x85\u2028\u2029]")
 
@@ -58,7 +63,7 @@ def sanitise(text: str) -> str:
     if "\r\n" in text:
         text = text.replace("\r\n", "\n")
     text = _HOSTILE.sub(_visible, text.replace(FOLDED, "["))
-    return _STRAY.sub(_visible, text) if _JOINER in text else text
+    return _TOWER.sub(r"\1\\u200d", _STRAY.sub(_visible, text)) if _JOINER in text else text
 
 
 def enterable(text: str) -> str:

@@ -158,7 +158,9 @@ def test_no_row_steers_the_terminal_even_if_nobody_made_it_safe(texts: list[str]
         assert sum(map(cell_len, after.text)) == sum(map(cell_len, before.text))
 
 
-@pytest.mark.parametrize("part", ["a", "漢", "a\u0301", "\x1b[31m"], ids=["letters", "wide", "marks", "sequences"])
+@pytest.mark.parametrize(
+    "part", ["漢", "a\u0301", "\x1b[31m", "\u200d\U0001f469"], ids=["wide", "marks", "sequences", "joined"]
+)
 def test_a_line_of_100_kilobytes_is_shown_in_rows(part: str) -> None:
     text = part * (100_000 // len(part.encode()))
     block = EntryBlock(Prompt(text), 80)
@@ -169,20 +171,15 @@ def test_a_line_of_100_kilobytes_is_shown_in_rows(part: str) -> None:
     assert cell_len(fit(one_line(text), 40)) <= 40
 
 
-def test_pictures_and_letters_stay_joined() -> None:
+def test_no_more_pictures_are_joined_than_any_terminal_joins() -> None:
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
     for joined in (family, "क्\u200dष", "می\u200cخواهم"):
         assert sanitise(joined) == joined
+    tower = sanitise("\U0001f468" + "\u200d\U0001f469" * 30)
+    assert width(tower) >= 8 * 6
+    assert max(len(part) for part in tower.split("\\u200d")) <= 7
     assert sanitise("a\u200db") == "a\\u200db"
     assert sanitise("a\u200d") == "a\\u200d", "what follows may be sanitised apart"
-
-
-def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
-    for tower in ("\U0001f468" + "\u200d\U0001f469" * 5_000, "e" + "\u0301" * 15_000, "\u200d" * 15_000):
-        block = EntryBlock(answer_of(tower[:3000]), 40)
-        block.update()
-        assert all(calm(block.row(index).text) for index in range(block.height))
-        assert cell_len(fit(one_line(tower), 20)) <= 20
 
 
 @CASES

@@ -18,8 +18,6 @@ from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import Pieces
 from specchat.app.chat.runs import SHADES
 from specchat.app.render.tree_page import tree_lines
-from specchat.app.settings.fields import Settings
-from specchat.app.settings.precedence import with_command_line
 from specchat.app.theming.colouring import COLOURINGS, INKS, effective, ink_name, legend, run_inks, split_blanks
 from specchat.app.theming.themes import COLOURS, FEWER, FORMS, LISTS, SHIPPED, STEPS, TONES, Palette, load_themes, read_theme
 from specchat.errors import UserError
@@ -313,14 +311,6 @@ async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engin
         assert not any(style.underline for style in by_colouring["length"] + by_colouring["off"])
         assert len({str(style.color) for style in by_colouring["off"]}) == 1
         assert app.chat_screen.input.text == "a draft"
-
-
-async def test_the_setting_applies_from_the_start(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(colours="off")) as (app, pilot):
-        await pilot.pause()
-        assert app.chat_screen.view.colouring == "off"
-    with pytest.raises(UserError, match="length"):
-        with_command_line(Settings(), {"colours": "rainbow"})
 
 
 @pytest.mark.parametrize("theme", load_themes()[0])
