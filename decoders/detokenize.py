@@ -28,6 +28,8 @@ BYTE_IDS = 512
 """Byte tokens stand among the first ids in every SentencePiece vocabulary we know (at 3 in Llama 2, at 217 in Gemma)."""
 
 Kind = Literal["byte", "text", "nothing"]
+KINDS: dict[str, Kind] = {INVALID * 3: "byte", INVALID * 2: "nothing"}
+"""Text of a token between two invalid bytes → its kind."""
 
 
 class Detokenizer:
@@ -144,13 +146,8 @@ class Detokenizer:
     def _kind(self, token: int, probe: int) -> Kind:
         """Classify a token by decoding it between two invalid bytes."""
         if token not in self._kinds:
-            match self._decode([probe, token, probe]):
-                case "\ufffd\ufffd\ufffd":
-                    self._kinds[token] = "byte"
-                case "\ufffd\ufffd":
-                    self._kinds[token] = "nothing"
-                case _:
-                    self._kinds[token] = "text"
+            text = self._decode([probe, token, probe])
+            self._kinds[token] = KINDS.get(text, "text")
         return self._kinds[token]
 
 

@@ -66,18 +66,10 @@ class EarlyExit(ChainDrafter):
 
     @classmethod
     def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
-        """Compare a quarter, half and three quarters of the layers, and all without some in the middle (a guess, for models
-        whose blocks were not searched)."""
+        """Compare a quarter, half and three quarters of the layers; sets of blocks are searched for."""
         depths = sorted({max(1, min(layers - 1, round(layers * share))) for share in (0.25, 0.5, 0.75)}) if layers > 1 else []
         lengths: Sequence[dict[str, str]] = ({}, {"schedule": "constant", "tokens": "4"})
-        out = [{"layers": str(depth), **length} for depth in depths for length in lengths]
-        for share in (0.3, 0.5):
-            # No other layer can replace the first and the last ones, so those left out lie between them.
-            count = round(layers * share)
-            first = (layers - count) // 2
-            if 0 < count < layers - 1 and first > 0:
-                out.append({"skip": f"{first}-{first + count - 1}" if count > 1 else f"{first}"})
-        return out
+        return [{"layers": str(depth), **length} for depth in depths for length in lengths]
 
     @classmethod
     def elsewhere(cls, params: EarlyExitParams, draft_model: str) -> Mapping[str, str]:

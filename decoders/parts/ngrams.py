@@ -169,10 +169,6 @@ class NgramPool:
         # Completions of a key: oldest first, none twice.
         self._pool: OrderedDict[Tokens, list[Tokens]] = OrderedDict()
 
-    def __len__(self) -> int:
-        """Count the n-grams."""
-        return sum(map(len, self._pool.values()))
-
     def __iter__(self) -> Iterator[Tokens]:
         """Yield the n-grams, key and completion together."""
         for key, completions in self._pool.items():

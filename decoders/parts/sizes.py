@@ -57,9 +57,6 @@ class Calibration:
         self._threshold: tuple[float, float] | None = None
         """A floor, and the last `threshold` of it."""
 
-    def _bin(self, probability: float) -> int:
-        return bisect_left(self.EDGES, probability)
-
     def learn(self, probabilities: Sequence[float], accepted: Collection[int]) -> None:
         """Learn from a tree: the probability of each node, and the accepted nodes. Node 0 does not count."""
         if len(probabilities) < 2:  # on free text that is almost every step, so it must cost next to nothing
@@ -69,12 +66,10 @@ class Calibration:
             return
         self._learn_quiet()
         keep = 1 - 1 / MEMORY
-        drafted = {self._bin(probability) for probability in probabilities[1:]}
-        for i in range(len(self._expected)):
-            if i not in drafted:
-                self._accepted[i] += (self._expected[i] - self._accepted[i]) / FORGIVING
-        for node in range(1, len(probabilities)):
-            i = self._bin(probabilities[node])
+        bins = [bisect_left(self.EDGES, probability) for probability in probabilities]
+        for i in {*range(len(self._expected))}.difference(bins[1:]):
+            self._accepted[i] += (self._expected[i] - self._accepted[i]) / FORGIVING
+        for node, i in enumerate(bins[1:], 1):
             self._expected[i] = self._expected[i] * keep + probabilities[node]
             self._accepted[i] = self._accepted[i] * keep + (node in accepted)
         self._weigh()

@@ -23,7 +23,7 @@ from specchat.decoders.tree import Draws
 
 from ..cases import FULL
 
-SMALL = 4_000
+SMALL = 2_500
 DRAWS = 200_000 if FULL else SMALL
 P = np.array([0.5, 0.05, 0.2, 0.15, 0.1])
 Q = np.array([0.1, 0.4, 0.3, 0.15, 0.05])

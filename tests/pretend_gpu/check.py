@@ -97,36 +97,51 @@ def over_two_devices() -> Iterator[None]:
         loading._read = read
 
 
+def fact(same: bool) -> dict[str, Any]:
+    """Make a record of something that is no answer."""
+    return {"same": same, "label": "identical", "drafted": 1, "waits": 0, "places": {}}
+
+
+def refuses() -> bool:
+    """Return whether a CPU tensor next to a GPU tensor is an error; otherwise the tests could not fail."""
+    try:
+        torch.ones(2, device="gpu") + torch.ones(2)
+    except RuntimeError as error:
+        return "expected all tensors to be on the same device" in str(error)
+    return False
+
+
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     """Run all cases; in `make test` on one prompt each, and without graphs only some."""
+    yield "it refuses what a GPU refuses", fact(refuses())
     logits = torch.randn(4, 2000, generator=torch.Generator().manual_seed(1))
     for count in (1, 3):
         with device.without_float64():
             guesses = candidates(logits.to("gpu"), count, Sampling(), range(4))
-        same = [[token for token, _ in row] for row in guesses] == logits.topk(count).indices.tolist()
-        yield f"{count} guesses without float64", {"same": same, "label": "identical", "drafted": 1, "waits": 0, "places": {}}
+        expected = logits.topk(count).indices.tolist()
+        yield f"{count} guesses without float64", fact([[token for token, _ in row] for row in guesses] == expected)
     text, model_run = (PROMPTS, PROMPTS) if FULL else (COPY, STORY)
-    cpu = load("builtin", "cpu")
-    plain = {method: Case(cpu, method, text) for method in FREE}
-    drafts = {where: load("builtin-draft", where) for where in ("gpu", "cpu")}
+    cpu, drafts = load("builtin", "cpu"), {where: load("builtin-draft", where) for where in ("gpu", "cpu")}
     head_folder = str(builtin_path().parent / "eagle")
+    plain = {method: Case(cpu, method, text) for method in FREE}
+    for method in ("draft", "tree"):
+        plain[method] = Case(cpu, method, model_run, draft_model=drafts["cpu"])
+    plain["early-exit"] = Case(cpu, "early-exit", model_run)
+    plain["eagle"] = Case(cpu, "eagle", model_run, head=find_model(head_folder).beside(head_folder, cpu))
     for choice, free in (("on", FREE), ("off", FREE if FULL else ("greedy", "recycle"))):
         with recording(choice):
             gpu = load("builtin", "gpu")
         for method in free:
             yield f"{method}, graphs {choice}", Case(gpu, method, text).record(plain[method])
         for method in ("early-exit", "draft", "tree") if FULL or choice == "on" else ("draft",):
-            on_cpu = Case(cpu, method, model_run, draft_model=drafts["cpu"])
-            yield f"{method}, graphs {choice}", Case(gpu, method, model_run, draft_model=drafts["gpu"]).record(on_cpu)
+            yield f"{method}, graphs {choice}", Case(gpu, method, model_run, draft_model=drafts["gpu"]).record(plain[method])
         if choice == "off" and not FULL:
             continue
-        heads = [find_model(head_folder).beside(head_folder, model) for model in (gpu, cpu)]
-        on_cpu = Case(cpu, "eagle", model_run, head=heads[1])
-        case = Case(gpu, "fusion", text, head=heads[0])
+        head = find_model(head_folder).beside(head_folder, gpu)
+        case = Case(gpu, "fusion", text, head=head)
         yield f"fusion, a head is loaded, graphs {choice}", case.record(plain["fusion"])
-        yield f"eagle, graphs {choice}", Case(gpu, "eagle", model_run, head=heads[0]).record(on_cpu)
-    on_cpu = Case(cpu, "draft", model_run, draft_model=drafts["cpu"])
-    yield "draft on the CPU", Case(gpu, "draft", model_run, draft_model=drafts["cpu"]).record(on_cpu)
+        yield f"eagle, graphs {choice}", Case(gpu, "eagle", model_run, head=head).record(plain["eagle"])
+    yield "draft on the CPU", Case(gpu, "draft", model_run, draft_model=drafts["cpu"]).record(plain["draft"])
     for name, more in (
         ("sampled", {"sampling": Sampling(temperature=0.8, seed=3, top_p=0.9)}),
         ("penalty", {"sampling": Sampling(repetition_penalty=1.3)}),
@@ -137,8 +152,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
         both = load("builtin", "gpu")
     for method in ("recycle", "beam") if FULL else ("recycle",):
         yield f"{method}, two devices", Case(both, method, text).record(plain[method])
-    on_cpu = Case(cpu, "early-exit", model_run)
-    yield "early-exit, two devices", Case(both, "early-exit", model_run).record(on_cpu)
+    yield "early-exit, two devices", Case(both, "early-exit", model_run).record(plain["early-exit"])
     for dtype in ("bfloat16", "float16") if FULL else ():
         half = load("builtin", "gpu", dtype=dtype)
         for method, prompts in (("recycle", text), ("early-exit", model_run)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -127,24 +126,17 @@ class TargetFigures:
         self.reliability = Reliability()
         """Reliability of matches in the text."""
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        """Take over what `kept` returned at an earlier time.
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over what `plain` returned at an earlier time.
 
         Raises:
             ValueError, TypeError, AttributeError, KeyError: it is something else.
         """
-        rounds = {
-            situation: {name: Rounds(*map(float, values)) for name, values in methods.items()}
-            for situation, methods in kept["methods"].items()
-        }
-        reading = {name: float(passes) for name, passes in kept["reading"].items()}
-        if not all(0 < value < math.inf for methods in rounds.values() for r in methods.values() for value in astuple(r)):
-            raise ValueError("these are no rounds")
-        for situation, methods in rounds.items():
-            self.rounds[situation].update(methods)
-        self.reading = reading
+        for situation, methods in data["methods"].items():
+            self.rounds[situation].update({name: Rounds(*map(float, values)) for name, values in methods.items()})
+        self.reading = {name: float(passes) for name, passes in data["reading"].items()}
 
-    def kept(self) -> Mapping[str, Any]:
+    def plain(self) -> Mapping[str, Any]:
         """Return the figures to keep as plain data."""
         rounds = {
             situation: {name: astuple(record) for name, record in methods.items()} for situation, methods in self.rounds.items()
@@ -194,7 +186,7 @@ def save_figures(context: Context | None, figures: TargetFigures) -> None:
     key = _key(context)
     saved = [(model, data) for model, data in _read_file().items() if model != key]
     with suppress(OSError):
-        write_json(file, dict([*saved[1 - MODELS :], (key, figures.kept())]))
+        write_json(file, dict([*saved[1 - MODELS :], (key, figures.plain())]))
 
 
 def _read_file() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import pytest
 import torch
 
-from specchat.backends import Model, Sampling, load_model
+from specchat.backends import Model, Sampling
 from specchat.decoders import Context, Conversation, Generation, Verified, encode_prompt, registry
 from specchat.decoders.acceptance import walk
 from specchat.decoders.methods.auto import figures
@@ -158,7 +158,7 @@ def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft
 
     _, first, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=2.0, tokens=160)
     assert 0 < max(first[name] for name in arms) <= 2 * TRIAL  # where the text repeats itself, and where it does not
-    for _ in range(3):  # not every situation comes at once, and an answer gives half a trial
+    for _ in range(2):  # not every situation comes at once, and an answer gives half a trial
         _, then, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=2.0, tokens=160)
     assert sum(then[name] for name in arms) < 0.05 * sum(then.values())
 
@@ -180,7 +180,7 @@ def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.
     assert (read.rounds, read.reading) == (loaded.rounds, loaded.reading)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"x": 3}', "null", '{"KEY": {"methods": {"new": {"draft": [0, 1, 1, 1]}}}}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"KEY": {"methods": {"new": {"draft": "x"}}}}'])
 def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = looping()
     context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)
@@ -264,15 +264,6 @@ def test_sequences_and_scores_are_those_of_transformers(kind: str, beams: int, p
         compare(model, reference(kind), [rng.randrange(4, VOCAB) for _ in range(rng.randint(1, 50))], settings)
 
 
-def test_the_search_ends_once_nothing_better_can_come() -> None:
-    model = load_model("builtin")
-    generation, drafter = searched(model, model.encode_chat([{"role": "user", "content": "hello"}]), {"beams": 4})
-    (best, _), *_ = drafter.hypotheses
-    assert generation.answer == best
-    assert generation.finish_reason == "eos"
-    assert generation.totals.steps == len(best), "the others would go on for as long as the context lasts"
-
-
 def test_the_shared_beginning_streams_before_the_end() -> None:
     conversation = Conversation(tiny_model("llama"))
     streamed = 0
@@ -286,35 +277,35 @@ def test_the_shared_beginning_streams_before_the_end() -> None:
     assert streamed > 60
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma2"])
-def test_another_method_goes_on_from_the_best_beam(kind: str) -> None:
-    rng = random.Random(kind)
-    left = 0
-    for _ in range(6):
-        model = tiny_model(kind)
+@pytest.mark.parametrize(("kind", "cancels"), [("gemma2", False), ("llama", False), ("llama", True)])
+def test_what_ends_a_search_keeps_its_best_text(kind: str, cancels: bool) -> None:
+    """A cancelled answer ends with the best beam so far, and another method goes on from there."""
+    rng, left, model = random.Random(5), 0, tiny_model(kind)
+    for _ in range(6 if FULL else 3):
         prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
         conversation = Conversation(model)
         generation = Generation(conversation, prompt, "beam", settings={"beams": 4}, max_tokens=50)
-        for _ in range(rng.randint(1, 20)):
-            generation.advance()
-        steps, before = generation.totals.steps, len(generation.answer)
-        generation.switch("lookup")
-        settling = generation.advance()
-        assert settling is not None
-        assert settling.method == "beam"
-        assert settling.nodes == 0
-        left += len(settling.tokens)
+        steps = [step for _ in range(rng.randint(2, 20)) if (step := generation.advance()) is not None]
+        passes, before = len(steps), len(generation.answer)
+        if cancels:
+            generation.cancel()
+        else:
+            generation.switch("lookup")
+        evaluated = conversation.session.nodes_evaluated
+        last = generation.advance()
+        steps += [last] if last is not None else []
+        assert (generation.totals.steps, conversation.session.nodes_evaluated) == (passes, evaluated), "this takes no pass"
         # The best beam so far is what transformers finds within as many tokens.
-        settings = settings_of(4, 1.0)
-        best = theirs(reference(kind), prompt, settings, model.info.eos_ids, max_new_tokens=steps)[0][0]
+        best = theirs(reference(kind), prompt, settings_of(4, 1.0), model.info.eos_ids, max_new_tokens=passes)[0][0]
         assert generation.answer == best
-        assert len(best) >= before
+        left += len(best) - before
+        if cancels:
+            assert generation.finish_reason == "cancelled"
+            assert "".join(step.text for step in steps) + generation.flush() == model.decode(generation.answer)
+            continue
         assert list(conversation.session.tokens) == generation.tokens[:-1]
         list(generation)
-        # From there on it is the plain method's text.
-        plain = Generation(Conversation(model), prompt + best, max_tokens=50 - len(best))
-        list(plain)
-        assert generation.answer == best + plain.answer
+        assert generation.answer == best + plain(model, prompt + best, 50 - len(best))
     assert left, "the beams never differed, so this proves little"
 
 
@@ -332,25 +323,3 @@ def test_switching_to_and_fro_never_loses_the_cache() -> None:
             if rng.random() < 0.4:
                 generation.switch(rng.choice([*names, "beam", "beam"]))
         assert len(generation.answer) == 60 or generation.finish_reason == "eos"
-
-
-def test_a_cancelled_search_keeps_its_best_text() -> None:
-    rng = random.Random(5)
-    model, length = tiny_model("llama"), 0
-    for _ in range(6):
-        prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
-        generation = Generation(Conversation(model), prompt, "beam", settings={"beams": 4}, max_tokens=50)
-        steps = [step for _ in range(rng.randint(2, 20)) if (step := generation.advance()) is not None]
-        passes, before = len(steps), len(generation.answer)
-        generation.cancel()
-        evaluated = generation.conversation.session.nodes_evaluated
-        last = generation.advance()
-        steps += [last] if last is not None else []
-        assert generation.finish_reason == "cancelled"
-        assert generation.conversation.session.nodes_evaluated == evaluated, "cancelling takes no pass"
-        assert generation.totals.steps == passes
-        best = theirs(reference("llama"), prompt, settings_of(4, 1.0), model.info.eos_ids, max_new_tokens=passes)
-        assert generation.answer == best[0][0]
-        assert "".join(step.text for step in steps) + generation.flush() == model.decode(generation.answer)
-        length += len(generation.answer) - before
-    assert length, "the beams never differed, so this proves little"

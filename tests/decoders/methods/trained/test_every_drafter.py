@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -19,8 +18,6 @@ from specchat.backends import LoadOptions, Model, Sampling, UserError, load_mode
 from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.loading import builtin_path
-from specchat.builtin.recipe import gguf_export
-from specchat.builtin.recipe.gguf_export import add_tokenizer
 from specchat.builtin.recipe.train_pard import MASK
 from specchat.decoders import Acceptance, Conversation, Generation, Step, encode_prompt
 from specchat.decoders.acceptance import Rule
@@ -41,7 +38,7 @@ DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor":
 WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
 TREES = {"eagle": DEEP, "mtp": DEEP, "medusa": WIDE, "dflash": WIDE}
 SAMPLED = Sampling(temperature=0.8, seed=11)
-MOST = 24 if FULL else 10
+MOST = 24 if FULL else 6
 """Tokens of an answer by a drafter that knows nothing."""
 
 GGUF = ("eagle", "assistant", "dflash", "dspark", "dflash2", "mtp")
@@ -138,7 +135,7 @@ def test_one_that_is_right_is_accepted_to_the_end_of_its_draft(kind: str, sampli
         assert {len(step.tokens) for step in steps[1:-2]} == {2 if kind == "llama.cpp" else 4}
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "glm4-moe 3"])
+@pytest.mark.parametrize("family", [*FAMILIES, "glm4-moe 3"] if FULL else ["qwen3.5", "glm4-moe 3"])
 def test_an_mtp_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family: str) -> None:
     both = right_mtp(family)
     for sampling, settings, depth in ((Sampling(), {**both.chain, "depth": 4}, 4), (SAMPLED, both.tree, 3)):
@@ -289,17 +286,6 @@ def test_other_draft_models_are_refused(builtin_model: Model) -> None:
         answered(builtin_model, PROMPT, "pard")
 
 
-@pytest.mark.parametrize("mask", [True, -1, 2048, "6", None, 6.0] if FULL else [True, 2048])
-def test_a_mask_token_that_is_none(tmp_path: Path, mask: object) -> None:
-    folder = shutil.copytree(builtin_path("builtin-draft"), tmp_path / "odd")
-    config = json.loads((folder / "config.json").read_text())
-    assert config["pard_token"] == MASK
-    (folder / "config.json").write_text(json.dumps(config | {"pard_token": mask}))
-    model = load_model(str(folder), LoadOptions(device="cpu"))
-    assert model.info.pard_token is None
-    model.close()
-
-
 ADDED = ("<|tool|>", "<|result|>")
 WORD = " tool-word"
 """An added token that is text."""
@@ -358,7 +344,7 @@ SIZES = pytest.mark.parametrize("sizes", [(VOCAB + 3, VOCAB), (VOCAB, VOCAB + 64
 
 
 @SIZES
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", METHODS if FULL else ["draft", "pard"])
 @pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
 def test_ids_that_one_side_lacks_are_neither_drafted_nor_read(runtime: str, name: str, sizes: tuple[int, int]) -> None:
     target, draft = (model_of(runtime, size) for size in sizes)
@@ -381,24 +367,12 @@ def test_ids_that_one_side_lacks_are_neither_drafted_nor_read(runtime: str, name
             assert bool(step.note) == (token >= draft.info.vocabulary)
 
 
-@needs_llama
 def test_a_tokenizer_that_knows_more_than_its_model(tmp_path: Path) -> None:
-    """A prompt with such a token was an IndexError of torch's; a GGUF file gave the shapes of a tensor."""
+    """A prompt with such a token was an IndexError of torch's."""
     path = shutil.copytree(folder(VOCAB), tmp_path / "less")
     shutil.copy(folder(VOCAB + 3) / "tokenizer.json", path)
     model = load_model(str(path), LoadOptions(device="cpu", dtype="float32"))
-    (note,) = (note for note in model.info.notes if "tokenizer" in note)
-    assert f"3 tokens that this model does not have ({', '.join((*ADDED, WORD))})" in note
-    text = model.encode("The lamp")
-    assert list(Generation(Conversation(model), text, max_tokens=2))
+    assert any(f"3 tokens that this model does not have ({', '.join((*ADDED, WORD))})" in note for note in model.info.notes)
     with pytest.raises(UserError, match=r"has the token 2,049, and .* has only 2,048 tokens"):
-        Generation(Conversation(model), [*text, VOCAB + 1])
+        Generation(Conversation(model), [*model.encode("The lamp"), VOCAB + 1])
     model.close()
-
-    def more(writer: Any, folder: Path, config: dict[str, Any]) -> None:
-        add_tokenizer(writer, folder, config | {"vocab_size": VOCAB + 3})
-
-    with patch.object(gguf_export, "add_tokenizer", more):
-        gguf_export.export(path, tmp_path / "less.gguf", "F32")
-    with pytest.raises(UserError, match=r"names 2,051 tokens, and its table of embeddings has another number of rows"):
-        load_model(str(tmp_path / "less.gguf"), FLOAT32)
