@@ -189,11 +189,11 @@ def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkey
     (tmp_path / "auto.json").write_text(text.replace("KEY", figures._key(context)), "utf-8")
     loaded = figures.load_figures(context)
     assert not loaded.costs.known
-    assert not loaded.rounds
+    assert not any(loaded.rounds.values())
     for _ in range(3):
         loaded.costs.learn(1, 1.0)
     figures.save_figures(context, loaded)
-    assert figures._read_file()[figures._key(context)] == {"methods": {}, "reading": {}}
+    assert figures._read_file()[figures._key(context)]["reading"] == {}
 
 
 BEAM_TOKENS = 24
