@@ -221,12 +221,6 @@ def test_rejection_sampling_gets_independent_draws_from_each_model(builtin_model
     assert all(step.tree.probs is None for step in steps)
 
 
-def test_it_names_the_model_that_does_not_fit(builtin_model: Model, draft_model: Model) -> None:
-    stranger = tiny_model("llama")
-    with pytest.raises(UserError, match=rf"tokenizer differs .* to {stranger.info.name}"):
-        drafted_answer(builtin_model, (draft_model, stranger), PROMPTS[0], "tree")
-
-
 def test_of_themselves_half_of_the_layers_draft(builtin_model: Model) -> None:
     drafted = {}
     for layers in (0, 4, 7):
@@ -236,33 +230,21 @@ def test_of_themselves_half_of_the_layers_draft(builtin_model: Model) -> None:
     assert drafted[0] == drafted[4] != drafted[7]
 
 
-def test_lists() -> None:
+def test_lists_of_layers_and_blocks() -> None:
     a2, m2 = Block(2, "attention"), Block(2, "mlp")
     assert parse_skip("2", 4) == parse_skip("2a,2m", 4) == parse_skip(" 2 , 2A ", 4) == (0, 1, 3)
     assert parse_skip("2a", 4) == (0, 1, m2, 3)
-    assert parse_skip("2m,0", 4) == (1, a2, 3)
     assert parse_skip("1-2m,3", 4) == (0, Block(1, "attention"), a2)
-    assert parse_skip("1 - 3", 4) == (0,)
     for text in ("2", "0-2", "1a,3m", "0a,1-2,3-4m", "2a,3m,4"):
         left_out = {(layer, kind) for layer in range(6) for kind in "am"}
         for part in parse_skip(text, 6):
             left_out -= {(part.layer, part.kind[0])} if isinstance(part, Block) else {(part, "a"), (part, "m")}
         assert skip_text(left_out) == text
-
-
-LAYERS_AND_BLOCKS = r"is a list of layers and blocks such as 3a,4-6,7m .*\."
-
-
-def test_what_is_no_list_of_this_model_is_a_sentence() -> None:
-    lists = ["", ",", "3,", "a", "3b", "a3", "3-", "-3", "3-4-5", "3 a m", "²", "1" * 5000, "3am", "drei"]
-    cases = dict.fromkeys(lists, LAYERS_AND_BLOCKS) | {"0-7a,0-7m": ".* leaves nothing to run.*"}
-    for skip in ("8", "8a", "3-8", "0-99999", "5-3", "5-3m"):
-        cases[skip] = rf"takes layers from 0 to 7 in ascending order, not '{skip}'\."
-    for skip, words in cases.items():
-        with pytest.raises(
-            UserError, match=rf"^early-exit\.skip {words}$|{words}$" if "leaves" in words else rf"^early-exit\.skip {words}$"
-        ):
-            parse_skip(skip, 8)
+    refused = dict.fromkeys(("", "3,", "a", "3b", "3-4-5", "²", "1" * 5000), "is a list of layers and blocks such as 3a,4-6,7m")
+    refused |= dict.fromkeys(("8", "3-8", "5-3m"), "takes layers from 0 to 7 in ascending order")
+    for text, words in (refused | {"0-7a,0-7m": "leaves nothing to run"}).items():
+        with pytest.raises(UserError, match=words):
+            parse_skip(text, 8)
 
 
 def test_a_model_whose_blocks_cannot_be_told_apart_says_so_and_goes_on() -> None:
