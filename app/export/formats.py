@@ -13,8 +13,7 @@ from pathlib import Path
 from ...errors import UserError
 from ...plain_file import replacing, user_path
 from ..race.record import RaceRecord
-from ..saved.chat_json import SavedChat, capture, chat_json
-from ..saved.race_json import race_json
+from ..saved.chat_json import SavedChat, capture, chat_json, race_json
 from ..settings.locations import exports_folder
 from ..text.cells import one_line
 from .html import Look, chat_html

@@ -1,4 +1,4 @@
-"""A chat to be saved, and a chat as JSON, which can be opened again. docs/files.md describes the format."""
+"""A chat to be saved, chats and races as JSON, and chats read back. docs/files.md describes the format."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..chat.pieces import Pieces, SomePieces
 from ..chat.runs import SHADES, WRITTEN, Run
 from ..chat.transcript import Transcript
 from ..race.models import short_name
+from ..race.record import RaceRecord
 from ..text.cells import one_line
 
 MOST_BYTES = 200_000_000
@@ -160,6 +161,42 @@ def chat_json(chat: SavedChat) -> Iterator[str]:
             yield from answer_json(entry, chat.pieces, {"kind": "answer"})
         else:
             yield dump(entry_head(entry))
+    yield "\n ]\n}\n"
+
+
+def frozen_race(record: RaceRecord) -> RaceRecord:
+    """Copy a race whose lanes may still write."""
+    return replace(record, lanes=[replace(lane, answer=frozen(lane.answer)) for lane in record.lanes])
+
+
+def race_json(record: RaceRecord) -> Iterator[str]:
+    """Yield the file's text, with a line for each lane and each run."""
+    head = {
+        "format": "specchat race",
+        "version": 2 if record.several else 1,
+        "specchat": record.version,
+        "saved": record.saved,
+        "model": record.model,
+        "info": record.info,
+        "sampling": record.sampling,
+        "prompt": record.prompt,
+        **({"unit": record.unit} if record.several else {}),
+        **({"slowed": True} if record.slowed else {}),
+        **({"tied": list(record.tied)} if record.tied else {}),
+    }
+    yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "lanes": ['
+    for i, lane in enumerate(record.lanes):
+        more = {
+            "lane": lane.method,
+            "settings": lane.settings,
+            "model": lane.model,
+            "mark": lane.mark,
+            "position": lane.position,
+            "gap": lane.gap,
+            **({"info": lane.info} if lane.info else {}),
+        }
+        yield ",\n  " if i else "\n  "
+        yield from answer_json(lane.answer, record.pieces, more)
     yield "\n ]\n}\n"
 
 

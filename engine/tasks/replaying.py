@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -64,8 +63,8 @@ def replay_records(
         past: files of earlier answers to draft from.
         remember: later records may draft from each answer too, and drafters keep their knowledge.
 
-    The figures of each method and record are reported on the way: file, line, record, method, prompt, tokens, steps, runs,
-    passes ([nodes, count] …), drafted, accepted, draft_seconds, forward_seconds.
+    The figures of each method and record are reported on the way: file, line, record, method, prompt, tokens, steps,
+    drafted, accepted, draft_seconds, forward_seconds.
     """
     model = job.model if over_model else None
     earlier = Past() if past or remember else None
@@ -177,15 +176,6 @@ def _encode(encoder: FileTokenizer | None, model: Model | None, record: Recorded
 
 
 def _counts(totals: Totals) -> Mapping[str, Any]:
-    """Collect the reported figures of a record's totals. The first step is the prefill."""
-    verified = Counter(drafted + 1 for drafted in totals.drafts[1:])
-    return {
-        "tokens": totals.tokens,
-        "steps": totals.steps,
-        "runs": totals.runs,
-        "passes": sorted(verified.items()),
-        "drafted": totals.drafted,
-        "accepted": totals.accepted,
-        "draft_seconds": totals.draft_seconds,
-        "forward_seconds": totals.forward_seconds,
-    }
+    """Collect the reported figures of a record's totals."""
+    names = ("tokens", "steps", "drafted", "accepted", "draft_seconds", "forward_seconds")
+    return {name: getattr(totals, name) for name in names}

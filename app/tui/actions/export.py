@@ -64,7 +64,7 @@ class Exports:
     def choose_race(self, record: RaceRecord) -> None:
         """Ask for the format of a race, then write it to a file in the folder of exports."""
         from ...export.formats import Look, export, target
-        from ...saved.race_json import frozen_race
+        from ...saved.chat_json import frozen_race
 
         snapshot = frozen_race(record)
         look = Look(self.host.themes.palette, self.host.view.colouring)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app.cli import complete as completers
 from specchat.app.cli import main as cli
 from specchat.app.history.store import Store
 from specchat.app.settings.locations import theme_names
@@ -109,12 +108,10 @@ def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
         "\ntouch ran\n",
         ")));touch ran;(((",
     ]
-    for name in hostile:
+    for name in (*hostile, "#x", "a^b", "a&b", "a b", "a!b", "a|b", "a>b", "a*", "a?", "{a,b}", "%1"):
         (home / "here" / f"x{name}.gguf").write_bytes(b"GGUF")
     (home / "here" / "good.gguf").write_bytes(b"GGUF")
-    out = answer_to_shell("zsh", "specchat --model ")
-    assert "good.gguf" in out
-    assert "touch" not in out
+    assert [value for value in offered("zsh", "specchat --model ") if value.endswith("gguf")] == ["good.gguf"]
     # Titles are shown, without the signs. zsh evaluates it all, and _arguments what is in the list once more.
     keep(*hostile)
     out = answer_to_shell("zsh", "specchat --resume ")
@@ -123,12 +120,3 @@ def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
     subprocess.run(["bash", "-c", code], check=False, capture_output=True)
     assert not (home / "here" / "ran").exists()
     assert not re.search(r"[`$\\;&|<>#!~?]", out)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["~root", "=ls", "-rf", "#x", "a#b", "a^b", "a;b", "a&b", "a b", "a!b", "a|b", "a>b", "a*", "a?", "{a,b}", "a\nb", "%1"],
-)
-def test_values_are_words_that_mean_nothing_to_a_shell(name: str) -> None:
-    complete = completers._completer(lambda typed: iter([("plain-1.0", ""), (name, "")]))
-    assert complete(None, [], "") == [("plain-1.0", "")]

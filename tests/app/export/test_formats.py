@@ -22,29 +22,23 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from specchat.app.chat.compare import Mark
-from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.pieces import SomePieces
 from specchat.app.chat.transcript import Transcript
 from specchat.app.export.formats import FORMATS, Look, SavedChat, chunks, export, target
 from specchat.app.export.html import visible
 from specchat.app.export.race_html import photo_finish
-from specchat.app.race.entry import RaceEntry
-from specchat.app.race.race import Race
 from specchat.app.race.record import RaceLane, RaceRecord
 from specchat.app.render.verdict import verdict_text
 from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.app.text.cells import one_line, sanitise
 from specchat.app.theming.colouring import COLOURINGS, Colouring
 from specchat.app.theming.themes import STEPS, load_themes
-from specchat.app.tui.race.photo_finish import PhotoFinish
-from specchat.app.tui.race.state import standings
 from specchat.engine.messages import StepRecord
 from specchat.errors import UserError
 
 from ...cases import cases
 from ...fakes.hostile_text import CONTROLS, MARKUP, UNICODE, calm
-from ...fakes.races import run_lanes
 from ...fakes.thoughts import thinking_steps
 from ..conftest import facts
 
@@ -447,37 +441,17 @@ def race_page(record: RaceRecord) -> str:
     return "".join(chunks(record, "html", Look(DARK)))
 
 
-def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
+def test_a_bar_is_as_long_as_its_lane_is_fast_and_json_has_every_lane() -> None:
     first, second, third = photo_finish(race())
     # Greedy decodes for 6 s, lookup for 2 s, fusion for 1.2 s.
     assert [first.share, second.share, third.share] == pytest.approx([0.2, 0.6, 1.0])
     assert second.speedup == pytest.approx(3.0)
     assert third.mark == "≈ near tie"
     assert third.difference == "from token 5 on, gap 0.00012"
-
-
-def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
-    """A race that is over, and the rows of its photo finish on the screen."""
-    race = Race(
-        dialogue, "Hello", [{"role": "user", "content": "Hello"}], [RaceEntry("greedy"), RaceEntry("lookup"), RaceEntry("soft")]
-    )
-    dialogue.listener = race.handle
-    race.start()
-    run_lanes(engine, race, [(range(12), 1, 1.3), (range(12), 3, 0.433), ([0, 1, 2, 9, 9, 9], 2, 0.9)])
-    chart = PhotoFinish()
-    chart.rows = sorted(standings(race), key=lambda row: row.number)
-    return race, [row.plain for row in chart._table(160)[1:]]
-
-
-def test_a_page_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue, engine: Any) -> None:
-    race, rows = ran(dialogue, engine)
-    page = race_page(race.record())
-    for finish, row in zip(photo_finish(race.record()), rows, strict=True):
-        figures = [figure.partition(" tokens")[0] for figure in finish.figures]
-        assert set(figures) <= set(re.split(r"\s\s+", row)), "as on the screen"
-        assert all(re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", page) for figure in figures)
-    speeds = re.findall(r"([\d.,]+) tokens/s\b(?!tep)", page)
-    assert len(speeds) == 3, "one for each lane"
+    lanes = json.loads("".join(chunks(race(), "json", Look(DARK))))["lanes"]
+    facts = [(lane["lane"], lane["mark"], lane["position"], lane["gap"], len(lane["runs"])) for lane in lanes]
+    assert facts[0] == ("greedy", "reference", None, None, 12)
+    assert facts[2] == ("fusion", "near tie", 4, 0.00012, 2)
 
 
 def test_a_race_in_slow_motion_tells_passes_and_no_seconds() -> None:
