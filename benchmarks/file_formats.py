@@ -18,7 +18,7 @@ from specchat.backends.files.gguf_file import read_header
 from specchat.backends.llama.context import Weights
 from specchat.backends.llama.library import library
 from specchat.backends.llama.options import choose_runtime, even_runtime
-from specchat.backends.llama.plain import Contexts
+from specchat.backends.llama.session import Contexts
 from specchat.backends.llama.tokenizer import LlamaCodec
 from specchat.backends.pass_times import BEHIND
 from specchat.backends.proof_text import proof_text

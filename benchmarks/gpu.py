@@ -26,7 +26,7 @@ import torch
 
 from specchat import plain_file
 from specchat.backends import ROOT, LoadOptions, Model, load_model
-from specchat.backends.hf.graphs.graphs import CHOICE
+from specchat.backends.hf.graphs import CHOICE
 from specchat.backends.hf.model import prove_model
 from specchat.backends.hf.tokenizer import TextCodec
 from specchat.backends.loading import builtin_path

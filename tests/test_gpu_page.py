@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends.hf.graphs.graphs import CHOICE
+from specchat.backends.hf.graphs import CHOICE
 from specchat.benchmarks import gpu
 from specchat.benchmarks.gpu import ROWS, Bench, Goal, run
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ..base import ROOT
-from ..hf.lean.halves import slim, slimmed
 from ..hf.lean.lean import LeanLayer
+from ..hf.lean.products import slim, slimmed
 from ..hf.masks import FULL, Reach, tree_mask
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..transfer import on_device

@@ -137,7 +137,7 @@ def _read(layout: Layout, header: Header) -> GgufFormat:
         return GgufEagleFormat(title="EAGLE-3", **fields)
     paths: Markov | Selector | None = None
     if "markov_w1.weight" in shapes:
-        paths = Markov("vanilla", shapes["markov_w1.weight"][-1])
+        paths = Markov()
     elif any(name.startswith("selector_") for name in shapes):
         if "d2t" in shapes:
             raise ValueError("DFlash 2 with a part of the vocabulary")

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from ...errors import UserError, first_line
 from ..base import ROOT, Model
-from ..hf.lean.halves import slim
-from ..hf.lean.products import product
+from ..hf.lean.products import product, slim
 from ..hf.model import TransformersModel
 from ..llama.model import LlamaModel
 from ..proof import out_of_memory

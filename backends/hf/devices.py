@@ -14,7 +14,7 @@ from ...errors import UserError
 from ..options import INT8
 from ..transfer import accelerator
 from .lean.int8 import works as int8_works
-from .lean.packed import onednn
+from .lean.products import onednn
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

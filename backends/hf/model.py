@@ -37,7 +37,7 @@ from ..proof_text import proof_text
 from ..rounding import LARGE, TOKENS, ticking
 from ..transfer import accelerator
 from .devices import choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
-from .graphs.graphs import chosen_graphs
+from .graphs import chosen_graphs
 from .lean.int8 import quantize, read_scales
 from .lean.int8 import works as int8_works
 from .lean.lean import of_family

@@ -77,8 +77,6 @@ class Proof(SessionProof):
         self.layers = find_layers(runner.module, int(getattr(config, "num_hidden_layers", -1)))
         self.specs: tuple[KVSpec | None, ...] = ()
         """Keys and values that each layer caches."""
-        self.extra = ""
-        """Tensors that a layer caches besides keys and values, such as indexer_keys."""
         self.unrecorded = ""
         """Reason why a session could not record its passes."""
         self._runner = runner
@@ -135,10 +133,8 @@ class Proof(SessionProof):
         self.tick()
         specs: list[KVSpec | None] = []
         for layer in cache.layers:
-            tensors = {name: value for name, value in vars(layer).items() if isinstance(value, Tensor)}
-            keys, values = tensors.pop("keys", None), tensors.pop("values", None)
-            self.extra = self.extra or ", ".join(sorted(tensors)).replace("_", " ")
-            if keys is None or values is None or keys.ndim != 4:
+            keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+            if not isinstance(keys, Tensor) or not isinstance(values, Tensor) or keys.ndim != 4:
                 specs.append(None)
                 continue
             key, value = (keys.shape[1], keys.shape[3]), (values.shape[1], values.shape[3])

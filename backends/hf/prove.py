@@ -17,7 +17,7 @@ from ..rounding import PASSES as ROUNDING_PASSES
 from . import attention
 from .attention import PAD_ROWS
 from .early_layers import LayerList
-from .graphs.graphs import Graphs
+from .graphs import Graphs
 from .lean.lean import lean
 from .masks import native_plan, plans_for
 from .plain import Feeding, cache_name, open_session
@@ -37,15 +37,9 @@ STATEFUL = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "hybrid"
 """Layer types whose state a token overwrites."""
 
 CHAINS = "Branching drafts would change this model's text here, so methods draft chains, one guess after the other."
-LINEAR_CHAINS = "This model's linear attention cannot branch, so methods draft chains, one guess after the other."
-LINEAR_LAYERS = "This model's linear attention needs every layer, so the first ones cannot draft. Use draft, or lookup."
 NEITHER = (
     "Checking several guesses at once would change this model's text here, so it decodes plainly. Try --dtype float32, or a "
     "GGUF file of it."
-)
-MORE_KEPT = (
-    "This model remembers more than keys and values ({}), which a rejected guess could not be taken out of, so it decodes "
-    "plainly. Use another model to draft."
 )
 RECURRENT = "This model is recurrent: it cannot take a guess back, so it decodes plainly. Use another model to draft."
 CHAINS_BEYOND = (
@@ -136,7 +130,7 @@ def prove(
         logger.warning("proof: neither trees nor chains")
     if not proof.numbers:
         return _plainly(runner, proof, NOT_NUMBERS)
-    return _plainly(runner, proof, MORE_KEPT.format(proof.extra) if proof.extra else NEITHER)
+    return _plainly(runner, proof, NEITHER)
 
 
 def is_recurrent(model: Any, config: Any) -> bool:
@@ -151,7 +145,7 @@ def _hybrid(runner: Runner, proof: Proof) -> Proven | None:
     runner = replace(runner, hybrid=True, tapped=proof.layers)
     if set(getattr(proof.config, "layer_types", None) or ()) != HYBRID or not attempt(proof.chains_work, runner):
         return None
-    return Proven(runner, Capabilities(tree=False, reasons={"tree": LINEAR_CHAINS, "layers": LINEAR_LAYERS}), proof)
+    return Proven(runner, Capabilities(tree=False, reasons={"tree": CHAINS, "layers": NO_LAYERS}), proof)
 
 
 def _with_trees(runner: Runner, proof: Proof, exact: str) -> Proven | None:

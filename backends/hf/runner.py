@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .early_layers import LayerList
-from .graphs.graphs import Graphs
+from .graphs import Graphs
 from .lean.lean import LeanModel
 from .masks import MaskPlan
 from .rope import Rope

@@ -24,7 +24,7 @@ from ..sessions.tree import TreeSession
 from ..transfer import accelerator, on_device
 from .attention import PAD_KEYS, in_view, padded, parts_of
 from .early_layers import EarlyLayers
-from .graphs.passes import ALIGNED, StaticPasses
+from .graphs import ALIGNED, StaticPasses
 from .masks import tree_mask
 from .runner import Runner
 from .slot_cache import SlotCache, SlotNode

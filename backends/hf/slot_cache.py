@@ -145,7 +145,7 @@ class SlotCache(Cache):
         self.start = 0
         self.count = 0
         self.places: Tensor | None = None
-        """Slots of a pass over static buffers [n]: it reads the whole cache (see graphs/passes.py)."""
+        """Slots of a pass over static buffers [n]: it reads the whole cache (see graphs.py)."""
         self.slots = [SlotLayer(self, used=spec is not None) for spec in specs]
         super().__init__(layers=list(self.slots))
         self.arenas: list[Arena] = []

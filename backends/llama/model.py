@@ -30,8 +30,8 @@ from .context import Runtime, Weights
 from .hidden_states import embeddings, refusal, states_unavailable
 from .library import library
 from .options import FLASH, check_memory, choose_runtime, device_name, least_context, usual_context
-from .plain import Contexts, LlamaPlainSession
 from .prove import PASSES, SIZE, Prover, states_work
+from .session import Contexts, LlamaPlainSession
 from .tokenizer import LlamaCodec
 from .trial import Trial, trial_succeeds
 

@@ -30,8 +30,7 @@ from ..rounding import MOST_COST, TOKENS, VERSION, Rounding, drafting_gain, meas
 from .context import LlamaContext, Runtime
 from .library import version
 from .options import CACHE_TYPES, FLASH, device_name, even_runtime
-from .plain import Contexts, LlamaHybridSession
-from .session import LlamaSession
+from .session import Contexts, LlamaHybridSession, LlamaSession
 
 PREFIX = 16
 """Tokens before the tree: enough of a text that the model knows what it reads."""
@@ -51,16 +50,11 @@ PASSES = 12
 SIZE = TOKENS + 8
 """Tokens of its cache."""
 
-UNRETURNING = (
-    "Taking a guess back would change this model's text here, so it decodes plainly. Load it with --kv-type f16, or use "
-    "another file of the model."
+NEITHER = (
+    "Checking several guesses at once would change this model's text on llama.cpp, so it decodes plainly. Try --kv-type f16, "
+    "another file of it, or its safetensors folder."
 )
-UNLIKE = (
-    "Checking several guesses at once would change this model's text on llama.cpp, so it decodes plainly. Use another file of "
-    "it, or its safetensors folder."
-)
-RECURRENT = "This model is recurrent or hybrid and cannot branch, so methods draft chains, one guess after the other."
-CHAINS_ONLY = "Branching drafts would change this model's text here, so methods draft chains, one guess after the other."
+CHAINS = "This model's cache cannot branch here, so methods draft chains, one guess after the other."
 
 
 def prove(session: LlamaSession | LlamaHybridSession, text: Sequence[int], tick: Callable[[], None]) -> Capabilities:
@@ -68,15 +62,11 @@ def prove(session: LlamaSession | LlamaHybridSession, text: Sequence[int], tick:
     proof = _Proof(session, text, tick)
     if bool(proof.reference.isnan().any()):
         return _plain(NOT_NUMBERS)
-    if not proof.control <= TOLERANCE:
-        return _plain(UNLIKE)
-    if not attempt(proof.chains, session):
-        return _plain(UNRETURNING)
-    if isinstance(session, LlamaHybridSession):
-        return Capabilities(tree=False, reasons={"tree": RECURRENT})
+    if not proof.control <= TOLERANCE or not attempt(proof.chains, session):
+        return _plain(NEITHER)
     session.rewind(PREFIX)
-    if not attempt(proof.trees, session):
-        return Capabilities(tree=False, reasons={"tree": CHAINS_ONLY})
+    if isinstance(session, LlamaHybridSession) or not attempt(proof.trees, session):
+        return Capabilities(tree=False, reasons={"tree": CHAINS})
     return Capabilities()
 
 

@@ -1,4 +1,5 @@
-"""Bodies of requests: the same question in the fields of each engine."""
+"""Dialects of the OpenAI API, and the bodies of requests in them: the fields of each engine, in one row. Any other server gets
+those of the API alone."""
 
 from __future__ import annotations
 
@@ -12,8 +13,111 @@ from typing import Any
 from ...errors import UserError
 from ..base import Message, Sampling
 from ..grammars.constraint import Constraint
-from .dialects import DIALECTS, LLAMA_SERVER, OLLAMA, VLLM
-from .identify import Served
+
+LLAMA_SERVER, VLLM, SGLANG, OLLAMA, UNKNOWN = "llama-server", "vLLM", "SGLang", "Ollama", "OpenAI-compatible"
+
+USAGE = {"stream_options": {"include_usage": True}}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The fields of one engine."""
+
+    owner: str = ""
+    """Value of `owned_by` in its list of models."""
+    reporting: Mapping[str, Any] = field(default_factory=lambda: USAGE)
+    """Fields that make it report its passes."""
+    samples: bool = False
+    """Whether it takes every setting of sampling. It then gets every one, as its defaults differ from ours."""
+    penalty: str = "repetition_penalty"
+    """Field of the repetition penalty."""
+    no_top_k: int = 0
+    """Value of `top_k` that means no limit."""
+    thought: str = ""
+    """Field of a message that takes an earlier thought."""
+    budget: str = ""
+    """Field for the most tokens of a thought; empty if it takes none."""
+    templates: bool = False
+    """Whether it takes variables for the chat template."""
+    effort: bool = False
+    """Whether words for how to think are a variable of the chat template."""
+    completes: bool = False
+    """Whether it takes a schema outside chats too."""
+    regex: tuple[str, ...] = ()
+    """Path to its field for a regex; empty if it takes none."""
+    grammar: tuple[str, ...] = ()
+    """Path to its field for a grammar in GBNF; empty if it takes none."""
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    LLAMA_SERVER: Dialect(
+        owner="llamacpp",
+        reporting={**USAGE, "timings_per_token": True, "return_progress": True, "verbose": True},
+        samples=True,
+        penalty="repeat_penalty",
+        thought="reasoning_content",
+        budget="thinking_budget_tokens",
+        templates=True,
+        effort=True,
+        completes=True,
+        grammar=("grammar",),
+    ),
+    VLLM: Dialect(
+        owner="vllm",
+        reporting={**USAGE, "return_token_ids": True},
+        samples=True,
+        no_top_k=-1,
+        thought="reasoning",
+        budget="thinking_token_budget",
+        templates=True,
+        completes=True,
+        regex=("structured_outputs", "regex"),
+        grammar=("structured_outputs", "grammar"),
+    ),
+    SGLANG: Dialect(
+        owner="sglang",
+        reporting={**USAGE, "return_spec_tokens_details": True},
+        samples=True,
+        no_top_k=-1,
+        thought="reasoning_content",
+        templates=True,
+        completes=True,
+        regex=("regex",),
+        grammar=("ebnf",),
+    ),
+    OLLAMA: Dialect(thought="reasoning"),
+    UNKNOWN: Dialect(),
+}
+"""Engine → its fields."""
+
+
+PLAIN = "plain"
+"""The method of a server that does not speculate."""
+SPECULATION = "speculation"
+"""The method of a server that speculates and does not say how."""
+UNREPORTED = "server"
+"""The method of a server that does not report any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Facts about a server, known before it is asked for an answer."""
+
+    engine: str
+    api: str
+    """Path below the server's root that has `/chat/completions`."""
+    model: str
+    """The model that requests name; empty if there is no need."""
+    models: tuple[str, ...] = ()
+    """All models that it lists."""
+    version: str = ""
+    context: int = 0
+    """Tokens; 0 if it does not say."""
+    method: str = UNREPORTED
+    """Its way of decoding, as far as it says."""
+    drafts: bool | None = None
+    """Whether it speculates; None if it does not say."""
+
 
 LONG_ENOUGH = 4096
 """Tokens of a completion without a limit, from a server that would stop after 16 and does not name its context."""

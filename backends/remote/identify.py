@@ -5,21 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import NoneType
 from typing import Any
 
 from ...errors import UserError, did_you_mean
+from .bodies import DIALECTS, LLAMA_SERVER, OLLAMA, PLAIN, SGLANG, SPECULATION, UNKNOWN, VLLM, Served
 from .connection import Connection
-from .dialects import DIALECTS, LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
 from .events import count, dig, string, tables
-
-PLAIN = "plain"
-"""The method of a server that does not speculate."""
-SPECULATION = "speculation"
-"""The method of a server that speculates and does not say how."""
-UNREPORTED = "server"
-"""The method of a server that does not report any."""
 
 _NAME = re.compile(r"[\w.:+-]{1,40}", re.ASCII)
 """Names of methods and versions; anything else that a server sends in their place is not shown."""
@@ -30,26 +23,6 @@ _OTHER_KIND = re.compile(r"embed|rerank|moderation|whisper|\btts\b|dall-e|bge-|m
 
 Row = Mapping[str, Any]
 """A model in a server's list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """Facts about a server, known before it is asked for an answer."""
-
-    engine: str
-    api: str
-    """Path below the server's root that has `/chat/completions`."""
-    model: str
-    """The model that requests name; empty if there is no need."""
-    models: tuple[str, ...] = ()
-    """All models that it lists."""
-    version: str = ""
-    context: int = 0
-    """Tokens; 0 if it does not say."""
-    method: str = UNREPORTED
-    """Its way of decoding, as far as it says."""
-    drafts: bool | None = None
-    """Whether it speculates; None if it does not say."""
 
 
 async def identify(server: Connection) -> Served:

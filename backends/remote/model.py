@@ -13,11 +13,10 @@ import httpx2
 from ...errors import UserError
 from ..info import Capabilities, ModelInfo
 from .address import Address
-from .bodies import SAMPLING_FIELDS, ServerRequest, build_body, refused_fields
+from .bodies import LLAMA_SERVER, SAMPLING_FIELDS, VLLM, Served, ServerRequest, build_body, refused_fields
 from .connection import Connection, Refused, error_text
-from .dialects import LLAMA_SERVER, VLLM
 from .events import DONE, MOST_EVENT, Chunk, Counters, count, dig, parse_chunk, parse_ids, string
-from .identify import Served, identify
+from .identify import identify
 from .runs import ByIds, ByTimings, Certainty, Cutter, Outcome, RemoteRun, Uncut
 from .thoughts import INFO, Parts
 

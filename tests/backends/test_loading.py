@@ -161,8 +161,8 @@ def test_a_context_beyond_the_models_and_a_model_beyond_memory_are_refused(monke
 def test_a_short_text_takes_what_torch_counts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tied heads, fused projections, and mixtures whose experts run only for the tokens that chose them."""
     # Of weights in a layout of their own, and of grouped products, torch counts nothing.
-    monkeypatch.setattr("specchat.backends.hf.lean.halves._known", lambda: False)
-    monkeypatch.setattr("specchat.backends.hf.lean.halves.pays", lambda _: False)
+    monkeypatch.setattr("specchat.backends.hf.lean.products.halves_known", lambda: False)
+    monkeypatch.setattr("specchat.backends.hf.lean.products.pays", lambda _: False)
     monkeypatch.setattr("specchat.backends.hf.lean.lean.pays", lambda _: False)
     model: Any = load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu"))
     if hasattr(model.module.config, "num_experts_per_tok"):

@@ -10,9 +10,7 @@ import pytest
 from specchat.backends import Message, Model, UserError
 from specchat.backends.grammars.constraint import Constraint, parse_constraint
 from specchat.backends.grammars.matcher import Matcher
-from specchat.backends.remote.bodies import ServerRequest, build_body
-from specchat.backends.remote.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
-from specchat.backends.remote.identify import Served
+from specchat.backends.remote.bodies import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM, Served, ServerRequest, build_body
 from specchat.engine.messages import Generate
 from specchat.engine.remote import make_server_request
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from specchat.backends import ROOT, ContextFull, LoadOptions, UserError, load_model
 from specchat.backends.base import Block
-from specchat.backends.hf.blocks import Run
-from specchat.backends.hf.graphs.graphs import CHOICE
+from specchat.backends.hf.early_layers import Run
+from specchat.backends.hf.graphs import CHOICE
 from specchat.backends.hf.lean.int8 import works
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.llama.context import LlamaContext
@@ -45,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
     monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 8)
     monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 16)
-    monkeypatch.setattr("specchat.backends.llama.plain.sequences", lambda vocabulary: LEAVES)
+    monkeypatch.setattr("specchat.backends.llama.session.sequences", lambda vocabulary: LEAVES)
 
 
 @cache

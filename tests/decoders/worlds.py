@@ -14,7 +14,7 @@ from specchat.backends import LoadOptions, Model, Sampling, load_model
 from specchat.backends.grammars.constraint import Constraint
 from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
-from specchat.backends.hf.graphs.graphs import Rerun
+from specchat.backends.hf.graphs import Rerun
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import find_model

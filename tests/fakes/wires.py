@@ -12,10 +12,8 @@ import httpx2
 
 from specchat.backends import UserError
 from specchat.backends.remote.address import Address
-from specchat.backends.remote.bodies import ServerRequest
+from specchat.backends.remote.bodies import UNKNOWN, Served, ServerRequest
 from specchat.backends.remote.connection import Connection
-from specchat.backends.remote.dialects import UNKNOWN
-from specchat.backends.remote.identify import Served
 from specchat.backends.remote.model import ServerModel, Taker
 from specchat.backends.remote.runs import Outcome, RemoteRun
 

@@ -19,7 +19,7 @@ from specchat.backends import LoadOptions, Model, Sampling, load_model
 from specchat.backends.choose import candidates
 from specchat.backends.grammars.constraint import Constraint
 from specchat.backends.hf import model as loading
-from specchat.backends.hf.graphs.graphs import CHOICE
+from specchat.backends.hf.graphs import CHOICE
 from specchat.backends.loading import builtin_path, find_model
 from specchat.decoders import Conversation, Generation, encode_prompt
 

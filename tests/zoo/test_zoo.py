@@ -12,7 +12,7 @@ import torch
 
 from specchat.backends import LoadOptions, UserError
 from specchat.backends.hf.model import TransformersModel, load_transformers
-from specchat.backends.hf.prove import MORE_KEPT, UNFIT
+from specchat.backends.hf.prove import NEITHER, UNFIT
 
 from ..cases import FULL
 from . import llama_zoo
@@ -78,4 +78,4 @@ def test_an_architecture_that_does_not_write_token_after_token_is_refused(name: 
 def test_a_cache_of_another_kind_gives_a_note(tmp_path: Path) -> None:
     model = load_transformers(Tiny("deepseek_v32").save(tmp_path), "model", LoadOptions(device="cpu", threads=1))
     assert not model.info.capabilities.chain
-    assert MORE_KEPT.format("indexer keys") in model.info.notes
+    assert NEITHER in model.info.notes

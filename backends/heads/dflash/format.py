@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal
 
 from ..base import Kind
 from ..formats import Checkpoint, Config, Format, Taps, figure, layer_ids, layer_types, part, verifier
@@ -17,8 +17,6 @@ UNUSED = ("confidence_head.proj.weight", "confidence_head.proj.bias")
 """Tensors that predict how long a draft should be; the methods use the tokens' probabilities instead."""
 
 MOST_BLOCK = 256
-
-MarkovKind = Literal["vanilla", "gated", "rnn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +32,6 @@ class View:
 @dataclass(frozen=True, slots=True)
 class Markov:
     """DSpark's head, through which the token before a position changes its logits."""
-
-    kind: MarkovKind
-    rank: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +168,9 @@ def _paths(files: Checkpoint, options: Config) -> Markov | Selector | None:
         return Selector(figure(options, "selector_top_k", 16))
     if kind != "dspark":
         return None
-    form = options.get("markov_head_type", "vanilla")
-    if form not in get_args(MarkovKind):
-        raise ValueError(f"markov_head_type is {form!r:.40}")
-    return Markov(cast(MarkovKind, form), figure(options, "markov_rank", 256))
+    if options.get("markov_head_type", "vanilla") != "vanilla":
+        raise ValueError(f"markov_head_type is {options['markov_head_type']!r:.40}")
+    return Markov()
 
 
 def _usual(layers: int, drafter_layers: int, speculators: bool) -> tuple[int, ...]:

@@ -233,9 +233,9 @@ class DFlashPathSession(DFlashSession, PathBlockSession):
         self.device = network.device
 
     def _run_block(self, token: int, count: int) -> MarkovBlock | SelectorBlock:
-        paths, outputs = self._network.paths, self._run(token, count)
+        paths, (states, logits) = self._network.paths, self._run(token, count)
         assert paths is not None
-        return SelectorBlock(paths, *outputs) if isinstance(paths, SelectorHead) else MarkovBlock(paths, *outputs)
+        return SelectorBlock(paths, states, logits) if isinstance(paths, SelectorHead) else MarkovBlock(paths, logits)
 
     def _spread(self, logits: Tensor) -> Tensor:
         return self._network.parts.spread(logits)

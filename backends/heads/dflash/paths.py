@@ -25,19 +25,12 @@ class MarkovHead:
     """DSpark's head: a low-rank bias on a position's logits, which depends on the token before it.
 
     Args:
-        weights: `markov_w1` [vocab, r] is indexed by the target's ids, `markov_w2` [drafted, r] by the drafter's; `gate_proj`
-            or `joint_proj` if it is gated or recurrent.
-        markov: its kind and rank.
+        weights: `markov_w1` [vocab, r] is indexed by the target's ids, `markov_w2` [drafted, r] by the drafter's.
     """
 
-    def __init__(self, weights: Mapping[str, Tensor], markov: Markov) -> None:
-        prefix = "markov_head."
-        self.before = weights[f"{prefix}markov_w1.weight"]
-        self.after = weights[f"{prefix}markov_w2.weight"]
-        inner = {"vanilla": "", "gated": f"{prefix}gate_proj", "rnn": f"{prefix}joint_proj"}[markov.kind]
-        self.inner = (weights[f"{inner}.weight"], weights[f"{inner}.bias"]) if inner else None
-        self.recurrent = markov.kind == "rnn"
-        self.rank = markov.rank
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self.before = weights["markov_head.markov_w1.weight"]
+        self.after = weights["markov_head.markov_w2.weight"]
 
 
 class SelectorHead:
@@ -60,7 +53,7 @@ def path_head(weights: Mapping[str, Tensor], head_format: Markov | Selector | No
     """Build DSpark's or DFlash 2's head; None in plain DFlash."""
     match head_format:
         case Markov():
-            return MarkovHead(weights, head_format)
+            return MarkovHead(weights)
         case Selector():
             return SelectorHead(weights, head_format)
         case None:
@@ -68,50 +61,35 @@ def path_head(weights: Mapping[str, Tensor], head_format: Markov | Selector | No
 
 
 class MarkovBlock:
-    """A block's logits, to which each node's token adds a bias. Node 0 is the pending token; the others
-    hang below it, numbered in the order in which `follow` adds them.
+    """A block's logits, to which each node's token adds a bias.
+
+    Args:
+        head: the drafter's.
+        logits: [positions, drafted].
+    """
+
+    def __init__(self, head: MarkovHead, logits: Tensor) -> None:
+        self._head = head
+        self._logits = logits
+
+    def follow(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        """Score what follows nodes [n, drafted].
+
+        Args:
+            tokens: the target's ids [n].
+            depths: depth of each node [n]; 0 for the pending token.
+        """
+        return self._logits[depths] + F.linear(F.embedding(tokens, self._head.before), self._head.after)
+
+
+class SelectorBlock:
+    """A block's candidates, with scores that depend on each node's token.
 
     Args:
         head: the drafter's.
         hidden: outputs of the layers [positions, width].
         logits: [positions, drafted].
     """
-
-    def __init__(self, head: MarkovHead, hidden: Tensor, logits: Tensor) -> None:
-        self._head = head
-        self._hidden = hidden
-        self._logits = logits
-        self._states = hidden.new_zeros((1, head.rank))
-        """A recurrent head's states: the one before node 0, then the one after each node."""
-
-    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
-        """Add nodes, and score what follows each [n, drafted].
-
-        Args:
-            tokens: the target's ids [n].
-            depths: depth of each node [n]; 0 for the pending token.
-            parents: of each an earlier node; ROOT for the pending token.
-        """
-        head, before = self._head, F.embedding(tokens, self._head.before)  # [n, r]
-        if head.inner is not None:
-            hidden = self._hidden[depths]
-            if not head.recurrent:
-                before = torch.sigmoid(F.linear(torch.cat((hidden, before), -1), *head.inner)) * before
-            else:
-                state = self._states[[parent + 1 for parent in parents]]
-                gate, candidate, out = F.linear(torch.cat((state, before, hidden), -1), *head.inner).chunk(3, -1)
-                gate = torch.sigmoid(gate)
-                self._states = torch.cat((self._states, gate * state + (1 - gate) * torch.tanh(candidate)))
-                before = torch.tanh(out)
-        return self._logits[depths] + F.linear(before, head.after)
-
-    def drop(self, first: int) -> None:
-        """Free the nodes from number `first` on."""
-        self._states = self._states[: 1 + first]
-
-
-class SelectorBlock:
-    """A block's candidates, with scores that depend on each node's token. The arguments are those of `MarkovBlock`."""
 
     def __init__(self, head: SelectorHead, hidden: Tensor, logits: Tensor) -> None:
         self._head = head
@@ -122,7 +100,7 @@ class SelectorBlock:
         self._after = head.after[self._ids]  # [positions, k, r]
         self._gates = F.linear(hidden, head.projection)  # [positions, r]
 
-    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
+    def follow(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Score what follows nodes (see `MarkovBlock.follow`)."""
         queries = F.embedding(tokens, self._head.before) * self._gates[depths]
         scores = self._scores[depths] + torch.einsum("nr,nkr->nk", queries, self._after[depths])
@@ -186,7 +164,7 @@ class PathBlockSession(BlockSession):
 
         def run() -> Tensor:
             ids = on_device(tokens, self.device)
-            return self._spread(block.follow(ids, on_device(depths, self.device), parents))
+            return self._spread(block.follow(ids, on_device(depths, self.device)))
 
         logits = guarded(run, self.device)
         self._depths += depths
@@ -195,8 +173,6 @@ class PathBlockSession(BlockSession):
 
     def drop(self, first: int) -> None:
         """Free the nodes from number `first` on."""
-        if isinstance(self._block, MarkovBlock):
-            self._block.drop(first)
         del self._depths[first:]
 
     def rewind(self, length: int) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from ....errors import Cancelled
-from .packed import FEWEST_ROWS, Part
+from .products import FEWEST_ROWS, Part
 
 SHARE, BYTE = torch.tensor(1 / 127), torch.tensor(256.0)
 """The greatest high byte is 127, and a step of it 256 of the low byte. Numbers of Python's cost a copy in every product."""

@@ -18,10 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import even, tree_attention
-from .halves import halves, in_halves
 from .int8 import Int8, together
-from .packed import FEWEST_ROWS, Part, filled, packed, pays
-from .products import Linear, fused
+from .products import FEWEST_ROWS, Linear, Part, filled, fused, halves, in_halves, packed, pays
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'

@@ -357,7 +357,7 @@ class LlamaDFlashPathSession(LlamaDFlashSession, PathBlockSession):
         likeliest = logits[:-1].argmax(-1)
         before = torch.cat((torch.tensor([token]), likeliest if self._ids is None else self._ids[likeliest]))
         logits = logits - self._paths.before[before] @ self._paths.after.T
-        return MarkovBlock(self._paths, logits.new_zeros((count, 1)), logits)
+        return MarkovBlock(self._paths, logits)
 
     def _outputs(self, run: StatesContext) -> Tensor:
         """Copy the layers' outputs for the last block [block, width]."""

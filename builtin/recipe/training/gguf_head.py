@@ -129,7 +129,6 @@ def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int],
     else:
         checks |= {
             "so many candidates": _scores(head) > head.shapes["fc.weight"][0],
-            "a Markov head that is not vanilla": isinstance(head.paths, Markov) and head.paths.kind != "vanilla",
             "sample_from_anchor": head.from_anchor and head.paths is None,
             "another width than the target's": other_width,
             "causal layers beside others": len({view.causal for view in head.views}) > 1,

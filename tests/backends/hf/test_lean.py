@@ -23,15 +23,13 @@ from specchat.backends import ROOT, LoadOptions, Sampling, UserError, load_model
 from specchat.backends.best import read_best, write_best
 from specchat.backends.files.model_card import Needs
 from specchat.backends.hf import attention, devices
+from specchat.backends.hf import graphs as passes
 from specchat.backends.hf.attention import MOST_ROWS, in_view, padded, parts_of, tree_attention
-from specchat.backends.hf.graphs import passes
-from specchat.backends.hf.graphs.graphs import Graphs, Rerun
-from specchat.backends.hf.graphs.passes import MOST
-from specchat.backends.hf.lean import halves, packed
-from specchat.backends.hf.lean.halves import slim
+from specchat.backends.hf.graphs import MOST, Graphs, Rerun
+from specchat.backends.hf.lean import products
 from specchat.backends.hf.lean.int8 import Int8, Int8Table, Kernel, exact, rounded_rows, works
 from specchat.backends.hf.lean.lean import LeanModel, lean, norm
-from specchat.backends.hf.lean.packed import FEWEST_ROWS, Packed, Part, filled, onednn
+from specchat.backends.hf.lean.products import FEWEST_ROWS, Packed, Part, filled, onednn, slim
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
 from specchat.backends.scores import TorchScores
@@ -151,7 +149,7 @@ def test_what_half_floats_cannot_hold_stays_as_it_is(monkeypatch: pytest.MonkeyP
         packed.append(matrix)
         return matrix
 
-    has_kernel = halves._known()  # asked before torch's own is replaced
+    has_kernel = products.halves_known()  # asked before torch's own is replaced
     monkeypatch.setattr(torch, "fbgemm_pack_gemm_matrix_fp16", pack)
     fine, large = weight(4, 4), weight(4, 4)
     large[0, 0] = 70000.0
@@ -165,7 +163,7 @@ def test_what_half_floats_cannot_hold_stays_as_it_is(monkeypatch: pytest.MonkeyP
 
 
 def test_a_row_has_the_same_bits_among_any_number_of_others() -> None:
-    if not halves._known():
+    if not products.halves_known():
         pytest.skip("this CPU has no kernel for half floats")
     product, inputs = slim(weight(96, 672)), torch.randn(64, 672)
     with torch.inference_mode():
@@ -177,7 +175,7 @@ def test_a_row_has_the_same_bits_among_any_number_of_others() -> None:
 def test_the_built_in_model_is_read_as_half_floats_and_computed_in_float32() -> None:
     model: Any = load_model("builtin", LoadOptions(device="cpu", threads=1))
     assert model.info.dtype == "float32"
-    assert model._runner.lean.halves == halves._known()
+    assert model._runner.lean.halves == products.halves_known()
 
 
 HEADS, KV_HEADS, WIDTH = 14, 2, 64
@@ -285,7 +283,7 @@ def test_a_pass_over_few_nodes_is_filled_up_before_its_products(layers: Any, mon
         alone.append(inputs.shape)
         return filled(inputs)
 
-    monkeypatch.setattr(packed, "filled", counted)
+    monkeypatch.setattr(products, "filled", counted)
     session.evaluate([7], [ROOT], layers=layers)
     assert len(alone) == 1
 

@@ -22,9 +22,8 @@ from specchat.backends.llama import prove, trial
 from specchat.backends.llama.context import LlamaContext, Runtime, Weights
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.llama.options import CACHE_TYPES, FLASH, LEAST_CONTEXT, USUAL_CONTEXT, even_runtime, usual_context
-from specchat.backends.llama.plain import LlamaHybridSession, LlamaPlainSession
 from specchat.backends.llama.prove import ROOM, SEED, SEQUENCES, attention_cost, attention_seconds
-from specchat.backends.llama.session import LlamaSession
+from specchat.backends.llama.session import LlamaHybridSession, LlamaPlainSession, LlamaSession
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.backends.sessions import chain
 from specchat.decoders import Conversation, Drafter, Generation, encode_prompt
@@ -169,8 +168,8 @@ def test_a_library_that_grants_a_wrong_way_back_is_found_out(tmp_path: Path, mon
     model = load("mamba2", tmp_path)
     able = model.info.capabilities
     assert (able.tree, able.chain, able.states) == (False, False, False)
-    assert {able.reasons[name] for name in ("tree", "chain")} == {prove.UNRETURNING}
-    assert model.info.notes == (prove.UNRETURNING,)
+    assert {able.reasons[name] for name in ("tree", "chain")} == {prove.NEITHER}
+    assert model.info.notes == (prove.NEITHER,)
     assert isinstance(model.open_session(64), LlamaPlainSession)
     drafting = {name for name, method in methods().items() if method.drafts}
     assert {name for name, method in methods().items() if unavailable(method, able)} == drafting
@@ -182,7 +181,7 @@ def test_what_a_hybrid_can_do_it_says(tmp_path: Path) -> None:
     model = load("jamba", tmp_path)
     able = model.info.capabilities
     assert (able.tree, able.chain) == (False, True)
-    assert model.info.notes == (prove.RECURRENT,)
+    assert model.info.notes == (prove.CHAINS,)
     session = model.open_session(32)
     assert isinstance(session, LlamaHybridSession)
     assert not isinstance(session, LlamaSession)

@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 from specchat.backends import Sampling, UserError
 from specchat.backends.remote.address import find_server
-from specchat.backends.remote.bodies import ServerRequest
+from specchat.backends.remote.bodies import UNKNOWN, Served, ServerRequest
 from specchat.backends.remote.connection import is_context_full
-from specchat.backends.remote.dialects import UNKNOWN
 from specchat.backends.remote.events import Counters, parse_chunk
-from specchat.backends.remote.identify import Served
 from specchat.backends.remote.model import Patience, ServerModel, Taker, choose_cutter, connect
 from specchat.backends.remote.runs import UNREPORTED, Certainty, Cutter, Outcome, RemoteRun
 from specchat.backends.remote.thoughts import Parts

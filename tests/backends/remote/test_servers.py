@@ -15,8 +15,8 @@ import pytest
 from specchat.backends import Sampling, UserError
 from specchat.backends.remote import connection
 from specchat.backends.remote.address import Address, find_server, quote_model
-from specchat.backends.remote.bodies import ServerRequest
-from specchat.backends.remote.identify import Served, identify
+from specchat.backends.remote.bodies import Served, ServerRequest
+from specchat.backends.remote.identify import identify
 from specchat.backends.remote.runs import Outcome
 
 from ...fakes.model_servers import MODELS, event, serving

@@ -17,7 +17,7 @@ import pytest
 
 from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
 from specchat.backends.grammars.constraint import Constraint
-from specchat.backends.hf.graphs.graphs import Rerun
+from specchat.backends.hf.graphs import Rerun
 from specchat.backends.loading import builtin_path
 from specchat.decoders import Acceptance, Conversation, Generation, Stops, encode_prompt
 

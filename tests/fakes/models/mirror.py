@@ -11,7 +11,7 @@ import torch
 
 from specchat.backends import ROOT, UserError
 from specchat.backends.base import Block
-from specchat.backends.hf.blocks import Run, prefix
+from specchat.backends.hf.early_layers import Run, prefix
 
 from .tiny import WINDOW, cut, logits_of, reference
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from specchat.backends import LoadOptions
-from specchat.backends.hf.graphs.graphs import CHOICE
+from specchat.backends.hf.graphs import CHOICE
 from specchat.backends.hf.model import TransformersModel, load_transformers
 
 from .tokenizers import byte_level, letters, save_tokenizer
