@@ -38,7 +38,7 @@ def least_seconds(file: Path, threads: int, rounds: int) -> tuple[str, dict[int,
     runtime = even_runtime(runtime, options) or runtime
     weights = Weights(file, runtime, lambda _: True)
     text = proof_text(LlamaCodec(weights), weights.vocabulary, BEHIND + max(SIZES))
-    session = Contexts(weights, header, file.name).open_session(runtime, 256, alike=True)
+    session = Contexts(weights, header).open_session(runtime, 256, alike=True)
     session.prefill(text[:BEHIND])
     least = dict.fromkeys(SIZES, float("inf"))
     for _ in range(rounds):

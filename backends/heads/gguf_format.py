@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from ..files.gguf_file import Header, Layout, Tensor
 from .base import Kind
-from .dflash.format import MOST_BLOCK, BlockShape, Markov, Selector, dflash_title
+from .dflash.format import MOST_BLOCK, TITLES, BlockShape, Markov, Selector
 from .formats import Format, Taps, figure, unreadable
 
 ASSISTANT = "gemma4-assistant"
@@ -23,9 +23,6 @@ DRAFTERS = ("eagle3", "dflash", ASSISTANT)
 
 TAPS = 3
 """Number of the target's layers that an EAGLE-3 head reads in llama.cpp."""
-
-UNREAD = ("masked_embd_centroids.weight", "masked_embd_ordering.weight", "masked_embd_ordering")
-"""Tensors of an assistant with a clustered vocabulary; llama.cpp scores all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,7 @@ def _read(layout: Layout, header: Header) -> GgufFormat:
     if not 2 <= block <= MOST_BLOCK:
         raise ValueError(f"block_size is {block}")
     return GgufDFlashFormat(
-        title=dflash_title(paths),
+        title=TITLES.get(type(paths), "DFlash"),
         paths=paths,
         block=block,
         from_anchor=isinstance(paths, Markov) and bool(metadata.get("dflash.sample_from_anchor", True)),

@@ -118,7 +118,8 @@ def prove(
     for _ in range(2):  # a model that cannot will not the second time either, but a mishap is not repeated
         proof = Proof(runner, config, text, tick)
         proven = _hybrid(runner, proof)
-        if proven is None and is_recurrent(runner.module, config):
+        kinds = getattr(config, "layer_types", None) or ()
+        if proven is None and (getattr(runner.module, "_is_stateful", False) or STATEFUL.intersection(kinds)):
             return _plainly(runner, proof, RECURRENT)
         if proven is None and proof.numbers and attempt(proof.find_specs):
             lengths = unknown_lengths(config)
@@ -131,13 +132,6 @@ def prove(
     if not proof.numbers:
         return _plainly(runner, proof, NOT_NUMBERS)
     return _plainly(runner, proof, NEITHER)
-
-
-def is_recurrent(model: Any, config: Any) -> bool:
-    """Whether the model keeps a state that a token overwrites."""
-    return bool(getattr(model, "_is_stateful", False)) or bool(
-        STATEFUL.intersection(getattr(config, "layer_types", None) or ())
-    )
 
 
 def _hybrid(runner: Runner, proof: Proof) -> Proven | None:
@@ -158,8 +152,10 @@ def _with_trees(runner: Runner, proof: Proof, exact: str) -> Proven | None:
             continue
         runners = [replace(runner, specs=proof.specs, layers=proof.layers)]
         if name == attention.NAME:
-            runners = [*_lean_runners(runners[0]), *runners]
-            runners = [*(even(quick) for quick in runners if worth_padding(quick, exact)), *runners]
+            fits = runner.takes_positions and runner.takes_rows and all(proof.specs)
+            if fits and (model := lean(runner.module)) is not None:
+                runners.insert(0, replace(runners[0], lean=model, layers=LayerList(("layers",), len(model.layers))))
+            runners = [*(even(quick) for quick in runners if _pads(quick, exact)), *runners]
         for plan in plans_for(proof.config):
             for quick in runners:
                 if attempt(proof.trees_work, candidate := replace(quick, plan=plan)):
@@ -195,16 +191,7 @@ def _plainly(runner: Runner, proof: Proof, reason: str) -> Proven:
     return Proven(runner, Capabilities(tree=False, chain=False, reasons=reasons), proof, feeding)
 
 
-def _lean_runners(runner: Runner) -> list[Runner]:
-    """Give the runner its lean pass, if this model has one."""
-    if not (runner.takes_positions and runner.takes_rows and all(runner.specs)):
-        return []
-    model = lean(runner.module)
-    return [] if model is None else [replace(runner, lean=model, layers=LayerList(("layers",), len(model.layers)))]
-
-
-def worth_padding(runner: Runner, exact: str) -> bool:
-    """Whether to try passes with padded attention, so that a node's bits do not depend on the rest of its pass."""
+def _pads(runner: Runner, exact: str) -> bool:
     cheap = runner.dtype in (torch.bfloat16, torch.float16) or (runner.lean is not None and runner.lean.halves)
     return runner.device.type == "cpu" and (exact == "on" or (exact == "auto" and cheap))
 

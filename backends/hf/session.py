@@ -310,7 +310,7 @@ class TransformersSession(TreeSession[SlotNode]):
         if run.rope is not None:
             run.rope.prompt = self._prompt
         # A chain from the committed tail on: every slot holds its own position, and each node sees all before it.
-        chain = new[0].position == start and new[-1].position == end - 1 and self._is_chain(new)
+        chain = new[0].position == start and new[-1].position == end - 1 and all(map(self._sees_all, new))
         kwargs: dict[str, Any] = {
             "input_ids": on_device([[node.token for node in new]], run.device),
             "past_key_values": cache,
@@ -337,11 +337,8 @@ class TransformersSession(TreeSession[SlotNode]):
             logits = logits[index.to(logits.device)]
         return logits[:scored]
 
-    def _is_chain(self, new: list[SlotNode]) -> bool:
-        """Whether each node sees every slot before its own."""
-        return all(map(self._sees_all, new))
-
     def _sees_all(self, node: SlotNode) -> bool:
+        """Whether a node sees every slot before its own."""
         return node.bits + 1 == 1 << (node.slot - len(self.tokens) + 1)
 
     def _no_memory(self, nodes: int) -> UserError:

@@ -191,7 +191,7 @@ class LlamaContext:
         mtp: run the model's MTP layer, not its others.
 
     Raises:
-        UserError: there is not enough memory; in llama.cpp's words.
+        UserError: there is not enough memory.
     """
 
     def __init__(
@@ -230,7 +230,9 @@ class LlamaContext:
         errors.clear()
         self.handle: int | None = lib.llama_init_from_model(weights.handle, params)
         if not self.handle:
-            raise UserError(last_error() or "no memory")
+            raise UserError(
+                f"llama.cpp could not open a context of {size:,} tokens ({last_error() or 'no memory'}). Use a smaller context."
+            )
         self._keeper = _Keeper(self.handle, weights)
         self._memory: int | None = lib.llama_get_memory(self.handle)
         # As an address: the bindings' pointer object takes longer to make than to read.

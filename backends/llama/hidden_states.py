@@ -49,19 +49,21 @@ def next_states() -> tuple[Callable[..., None], Callable[..., int | None]] | Non
     return None if switch is None or where is None else (switch, where)
 
 
-def embeddings(handle: int | None) -> Callable[[int], int] | None:
-    """Return a function that writes a model's embeddings to an address, in float32; None if there is none."""
+def copy_embeddings(handle: int | None, address: int) -> None:
+    """Write a model's embeddings to an address, in float32. Builds that hand out hidden states have this, too."""
     write = exported("llama_model_get_tok_embd", "PK11llama_modelPf", ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p)
-    return None if write is None or not write(handle, None) else lambda address: write(handle, address)
+    write(handle, address)
 
 
 def refusal() -> str:
     """Explain why this build exposes no hidden states; empty if it does."""
-    if layer_inputs() is not None:
-        return ""
     return (
-        "This build of llama.cpp does not hand out hidden states, so drafters trained on them cannot draft here. Run: "
-        f"{pip_command()} --upgrade"
+        ""
+        if layer_inputs() is not None
+        else (
+            "This build of llama.cpp does not hand out hidden states, so drafters trained on them cannot draft here. Run: "
+            f"{pip_command()} --upgrade"
+        )
     )
 
 

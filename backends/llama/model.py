@@ -27,7 +27,7 @@ from ..pass_times import given_curve
 from ..proof_text import proof_text
 from ..rounding import ticking
 from .context import Runtime, Weights
-from .hidden_states import embeddings, refusal, states_unavailable
+from .hidden_states import copy_embeddings, refusal, states_unavailable
 from .library import library
 from .options import FLASH, check_memory, choose_runtime, device_name, least_context, usual_context
 from .prove import PASSES, SIZE, Prover, states_work
@@ -90,20 +90,10 @@ class LlamaModel(CodecModel):
         return all(tensor.name != "output.weight" for layout in read_layout(Path(self.info.path)) for tensor in layout.tensors)
 
     def embeddings(self) -> Tensor:
-        """Copy the table of embeddings [vocab, width], float32.
-
-        Raises:
-            UserError: this build of llama.cpp does not hand it out.
-        """
+        """Copy the table of embeddings [vocab, width], float32."""
         weights = self.weights
-        write = embeddings(weights.handle)
-        if write is None:
-            raise UserError(
-                f"This build of llama.cpp does not hand out the embeddings of {self.info.name}, which the drafter needs. Run: "
-                f"{pip_command()} --upgrade"
-            )
         table = torch.empty((weights.vocabulary, weights.width))
-        write(table.data_ptr())
+        copy_embeddings(weights.handle, table.data_ptr())
         return table
 
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
@@ -180,7 +170,7 @@ def load_llama(
         )
     check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights, template)
-    contexts = Contexts(weights, header, name)
+    contexts = Contexts(weights, header)
     text = proof_text(codec, weights.vocabulary, max(SIZE, TIMED_TOKENS))
     prover = Prover(contexts, options, file, mtp=mtp, text=text, tick=ticking(PASSES, progress, cancelled))
     setup = prover.find(runtime)
@@ -252,8 +242,6 @@ def _unloadable(file: Path, header: Header, message: str) -> UserError:
             f"{file} has the architecture {header.architecture!r}, which this version of llama.cpp does not know. Use another "
             f"model, or run: {pip_command()} --upgrade"
         )
-    if "unable to allocate" in message or "failed to allocate" in message:
-        return UserError(
-            f"{file} needs {header.weight_bytes / 1e9:.1f} GB ({message}). Use a smaller model or fewer GPU layers."
-        )
-    return UserError(f"Cannot load {file} ({message or 'llama.cpp gives no reason'}). Download it again, or use another file.")
+    return UserError(
+        f"Cannot load {file} ({message or 'llama.cpp gives no reason'}). Download it again, or use another or a smaller file."
+    )

@@ -93,15 +93,10 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
         raise UserError("--gpu-layers needs a GPU as the device. Leave out --gpu-layers or --device.")
     if not library().llama_supports_gpu_offload() or not gpus:
         if requested:
-            built = [name for name in backends() if name not in ("CPU", "BLAS", "RPC")]
-            if built:
-                raise UserError(
-                    f"The installed llama.cpp was built for {' and '.join(built)}, and finds no GPU that this can use: its "
-                    "driver may be missing. Use --device cpu."
-                )
             flag = "-DGGML_METAL=on" if kind == "mps" else "-DGGML_CUDA=on"
             raise UserError(
-                f"The installed llama.cpp was built for the CPU only. Use --device cpu, or rebuild it: {rebuild_command(flag)}"
+                f"The installed llama.cpp was built for {' and '.join(backends()) or 'the CPU'}, and finds no GPU. Use "
+                f"--device cpu, or rebuild it: {rebuild_command(flag)}"
             )
         return 0, 0, split
     if kind == "cpu":

@@ -10,24 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ...errors import UserError
 from ..base import ROOT
 from ..sessions.tree import Node
 
+if TYPE_CHECKING:
+    from .context import LlamaContext
+
 ANY = -1
 """A sequence id that means all, and an end that means none."""
-
-
-class Memory(Protocol):
-    """Operations on llama.cpp's cache."""
-
-    def cut(self, sequence: int, begin: int, end: int) -> None:
-        """Take the id off the positions [begin, end); a token without any id is free."""
-
-    def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Put the id `target` on the tokens of `source` at the positions [begin, end)."""
 
 
 @dataclass(slots=True)
@@ -45,12 +38,13 @@ class Sequences:
     along to the first leaf, where an accepted draft leaves nothing to do for them.
 
     Args:
-        memory: the cache.
+        memory: the cache: `cut` takes an id off positions, and a token without any id is free; `copy` puts one on the tokens of
+            another.
         limit: most ids.
         nodes: the living ones, which the session adds and removes.
     """
 
-    def __init__(self, memory: Memory, limit: int, nodes: dict[int, LeafNode]) -> None:
+    def __init__(self, memory: LlamaContext, limit: int, nodes: dict[int, LeafNode]) -> None:
         self._memory = memory
         self._limit = limit
         self.length = 0

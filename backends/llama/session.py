@@ -23,7 +23,7 @@ from ..sessions.states import States, TreeStates
 from ..sessions.tree import TreeSession
 from .context import LlamaContext, Runtime, Weights, alive
 from .library import last_error
-from .options import cache_bytes, sequences
+from .options import sequences
 from .sequences import LeafNode, Sequences
 
 R = TypeVar("R", bound=LlamaContext)
@@ -217,10 +217,7 @@ class LlamaPlainSession(ChainSession):
             code = context.decode(text[begin:end], range(begin, end), [1] * (end - begin), [place - begin for place in flagged])
             if code:
                 self._forget()
-                raise UserError(
-                    f"llama.cpp could not evaluate {counted(end - begin, 'token')} (code {code}). Use a smaller context or "
-                    "model."
-                )
+                raise _failure(code, end - begin, self.context)
             self._held = text[:end]
             self._heard(context, begin, end)
             if not flagged:
@@ -302,8 +299,6 @@ class Contexts:
     weights: Weights
     header: Header
     """Metadata of its file."""
-    name: str
-    """Its name in messages."""
 
     def open(self, runtime: Runtime, size: int, *, sequences: int, rows: int | None = None) -> LlamaContext:
         """Open a context of `size` tokens or more (see `least_context`).
@@ -311,15 +306,7 @@ class Contexts:
         Raises:
             UserError: there is not enough memory.
         """
-        size = max(size, self.weights.least)
-        try:
-            return LlamaContext(self.weights, runtime, size, sequences, rows=rows)
-        except UserError as error:
-            needed = cache_bytes(self.header, runtime, size) / 1e9
-            raise UserError(
-                f"llama.cpp could not open a context of {size:,} tokens for {self.name}, about {needed:.1f} GB ({error}). Use "
-                "a smaller context or model."
-            ) from None
+        return LlamaContext(self.weights, runtime, max(size, self.weights.least), sequences, rows=rows)
 
     def open_session(
         self, runtime: Runtime, size: int, *, alike: bool, taps: Sequence[int] = ()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,25 +64,16 @@ def _kept() -> dict[str, tuple[str, bool]]:
         return {}
 
 
-def _inputs(lib: Any, model: Any) -> bool:
-    functions = layer_inputs()
-    context = _context(lib, model)
-    if functions is None or not context:
-        return False
-    switch, where = functions
-    lib.llama_set_embeddings(context, True)
-    layers = range(lib.llama_model_n_layer(model))
-    for layer in layers:
-        switch(context, layer, True)
-    return _reads(lib, context) and all(where(context, layer) for layer in layers)
-
-
-def _last(lib: Any, model: Any) -> bool:
+def _last(lib: Any, model: Any, inputs: bool = False) -> bool:
     context = _context(lib, model)
     if not context:
         return False
     lib.llama_set_embeddings(context, True)
-    return _reads(lib, context) and bool(lib.llama_get_embeddings(context))
+    switch, where = layer_inputs() or (lambda *_: None, lambda *_: None)
+    layers = range(lib.llama_model_n_layer(model)) if inputs else range(0)
+    for layer in layers:
+        switch(context, layer, True)
+    return _reads(lib, context) and bool(lib.llama_get_embeddings(context)) and all(where(context, layer) for layer in layers)
 
 
 def _mtp(lib: Any, model: Any) -> bool:
@@ -130,4 +122,5 @@ def _try(trial: Callable[[Any, Any], bool], file: str) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(_try({"inputs": _inputs, "last": _last, "mtp": _mtp}[sys.argv[1]], sys.argv[2]))
+    trials: dict[str, Callable[[Any, Any], bool]] = {"inputs": partial(_last, inputs=True), "last": _last, "mtp": _mtp}
+    raise SystemExit(_try(trials[sys.argv[1]], sys.argv[2]))

@@ -118,9 +118,7 @@ async def _ask_vllm(server: Connection, served: Served) -> Served:
     if "vllm:spec_decode_num_drafts_total" not in metrics:
         return replace(served, drafts=False, method=PLAIN)
     length = max((int(position) + 1 for position in _POSITION.findall(metrics)), default=0)
-    info = await server.probe("/server_info?config_format=json")  # only with VLLM_SERVER_DEV_MODE
-    kind = _short_name(dig(info, "vllm_config", "speculative_config", "method")) or SPECULATION
-    return replace(served, drafts=True, method=_with_length(kind, length))
+    return replace(served, drafts=True, method=_with_length(SPECULATION, length))
 
 
 async def _ask_sglang(server: Connection, served: Served) -> Served:

@@ -112,7 +112,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "dflash": partial(drafted, heads.target, heads.random_dflash),
     **{
         f"dflash {paths}": partial(drafted, heads.target, partial(heads.random_paths, paths))
-        for paths in ("vanilla", "gated", "rnn", "dflash2")
+        for paths in ("vanilla", "dflash2")
     },
     "assistant": partial(drafted, gemma.gemma, gemma.random_assistant),
     **{f"mtp {family}": partial(mtp, family) for family in FAMILIES},

@@ -96,15 +96,8 @@ class DFlashFormat(BlockShape, Format):
         return self.listed if self.listed is not None else _usual(layers, len(self.views), self.speculators)
 
 
-def dflash_title(paths: Markov | Selector | None) -> str:
-    """Name the kind of drafter with these layers."""
-    match paths:
-        case Markov():
-            return "DSpark"
-        case Selector():
-            return "DFlash 2"
-        case None:
-            return "DFlash"
+TITLES: Mapping[type, str] = {Markov: "DSpark", Selector: "DFlash 2"}
+"""Kinds of drafter by their paths; DFlash without any."""
 
 
 def dflash_format(files: Checkpoint) -> DFlashFormat:
@@ -120,7 +113,7 @@ def dflash_format(files: Checkpoint) -> DFlashFormat:
     library = any(name in NAMES for _, name in files.names.values())
     return DFlashFormat(
         folder=files.folder,
-        title=dflash_title(paths),
+        title=TITLES.get(type(paths), "DFlash"),
         names=files.names,
         shapes=files.shapes,
         vocabulary=layer.get("vocab_size"),

@@ -97,7 +97,7 @@ class Packed(nn.Module):
         n = len(inputs)
         if n < FEWEST_ROWS:
             return self.rows(filled(inputs))[:n]
-        if halved(inputs):
+        if ALIKE_ROWS < n <= 2 * ALIKE_ROWS and inputs.dtype != torch.float32:  # a tree's rows keep their bits
             return torch.cat([self.rows(half) for half in inputs.chunk(2)])
         out: Tensor = self._multiply(inputs, self._packed, self.bias, "none", [], "")
         return out
@@ -150,11 +150,6 @@ def _known(device: str, dtype: torch.dtype) -> bool:
             return torch.equal(sample(sample.weight), sample.weight)
     except (AttributeError, RuntimeError):  # this torch, or this CPU, has none in the type
         return False
-
-
-def halved(inputs: Tensor) -> bool:
-    """Whether inputs [n, width] go in two halves, so that each row keeps its bits: a tree's do, a prompt's need not."""
-    return ALIKE_ROWS < len(inputs) <= 2 * ALIKE_ROWS and inputs.dtype != torch.float32
 
 
 def filled(inputs: Tensor) -> Tensor:

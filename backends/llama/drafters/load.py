@@ -18,7 +18,7 @@ from ...files.gguf_file import Tensor as FileTensor
 from ...heads.base import BlockHead, BlockSession, Head, HeadInfo, PathHead
 from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
-from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
+from ...heads.gguf_format import GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
 from ..context import PAD, LlamaContext, Weights
 from ..hidden_states import next_states
@@ -64,10 +64,7 @@ def load_gguf_head(format: GgufFormat, name: str, target: Model) -> Head:
         weights = Weights(format.folder, target.runtime, lambda _: True, checked=True, mtp=format.reads_keys)
     except UserError as error:
         why = str(error).rstrip(".") or "llama.cpp gives no reason"
-        advice = "Download it again."
-        if format.reads_keys and (table := next((tensor for tensor in UNREAD if tensor in format.shapes), "")):
-            advice = f"Take a file without {table}, which llama.cpp does not use."
-        raise UserError(f"Cannot load {name}: {why}. {advice}") from None
+        raise UserError(f"Cannot load {name}: {why}. Use another file of it.") from None
     # The smallest context is enough, as only the target's tensors are used.
     shares = not format.reads_keys and any(tensor not in format.shapes for tensor in SHARED)
     other = LlamaContext(target_weights, target.runtime, PAD, 1, batch=1) if shares else None

@@ -9,9 +9,9 @@ arXiv:2503.01840; Chen et al., "DFlash: Block Diffusion for Flash Speculative De
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,8 +35,6 @@ from ..session import LlamaSession
 
 FLOATS = ctypes.POINTER(ctypes.c_float)
 
-C = TypeVar("C", bound=LlamaContext)
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedDrafter:
@@ -50,19 +48,9 @@ class LoadedDrafter:
     """Whether it is the target's own MTP layer."""
 
 
-def opened(kind: Callable[[], C], context: int) -> C:
-    """Create a drafter's context with `kind`.
-
-    Raises:
-        UserError: there is not enough memory.
-    """
-    try:
-        return kind()
-    except UserError as error:
-        raise UserError(
-            f"llama.cpp could not open a context of {context:,} tokens for the drafter ({error}). Use a smaller context or "
-            "another method."
-        ) from None
+def failed(code: int) -> UserError:
+    """Make the error for a pass that llama.cpp refuses."""
+    return UserError(f"llama.cpp could not draft ({last_error() or f'code {code}'}). Use a smaller context or another method.")
 
 
 class StatesContext(LlamaContext):
@@ -139,10 +127,7 @@ class PathContext(StatesContext):
         """
         self._beside[: len(tokens)] = states.numpy()
         if code := self.decode(tokens, positions, holders, range(len(tokens))):
-            raise UserError(
-                f"llama.cpp could not draft after {len(tokens):,} tokens ({last_error() or f'code {code}'}). Use shorter "
-                "drafts, a smaller context or another method."
-            )
+            raise failed(code)
         return self.logits(len(tokens)).clone(), self._output_states(len(tokens))
 
     def encode(self, states: Tensor, position: int) -> Tensor:
@@ -158,7 +143,7 @@ class PathContext(StatesContext):
         n = len(states)
         batch, _arrays = self.states_batch(states, position, outputs=True)
         if code := self.lib.llama_encode(self.handle, batch):
-            raise UserError(f"The drafter's llama.cpp failed ({last_error() or f'code {code}'}). Use another method.")
+            raise failed(code)
         return self._output_states(n)
 
     def _output_states(self, rows: int) -> Tensor:
@@ -172,9 +157,7 @@ class LlamaEagleSession(HeadSession):
         super().__init__(context, torch.device("cpu"))
         weights = loaded.weights
         rows = sequences(weights.vocabulary)
-        run = opened(
-            lambda: PathContext(weights, loaded.runtime, context, rows, weights.width, loaded.other, mtp=loaded.mtp), context
-        )
+        run = PathContext(weights, loaded.runtime, context, rows, weights.width, loaded.other, mtp=loaded.mtp)
         self._llama_context: PathContext | None = run
         self._mtp = loaded.mtp
         self._nodes: dict[int, LeafNode] = {}
@@ -249,8 +232,7 @@ class LlamaAssistantSession(TextOnlySession):
         weights, runtime = self._loaded.weights, self._loaded.runtime
 
         def make(other: LlamaContext) -> PathContext:
-            size = target.context
-            return opened(lambda: PathContext(weights, runtime, size, other.rows, self._width, other, mtp=True), size)
+            return PathContext(weights, runtime, target.context, other.rows, self._width, other, mtp=True)
 
         self._llama_context = target.reader(weights, make)
         self.chunk = self._llama_context.rows
@@ -272,7 +254,7 @@ class LlamaDFlashSession(BlockSession):
         super().__init__(context)
         block = format.block
         # As many rows of logits as a block has: llama.cpp hands out all of a pass or none.
-        run = opened(lambda: StatesContext(loaded.weights, loaded.runtime, context + block, block, other=loaded.other), context)
+        run = StatesContext(loaded.weights, loaded.runtime, context + block, block, other=loaded.other)
         run.lib.llama_set_causal_attn(run.handle, format.causal)
         self._llama_context: StatesContext | None = run
         self._format = format
@@ -285,7 +267,7 @@ class LlamaDFlashSession(BlockSession):
             batch, _arrays = run.states_batch(part, first + start, outputs=False)
             if code := run.lib.llama_decode(run.handle, batch):
                 self.rewind(first)
-                raise UserError(f"The drafter's llama.cpp failed ({last_error() or f'code {code}'}). Use another method.")
+                raise failed(code)
             self.length += len(part)
 
     def guess(self, token: int, count: int) -> TorchScores:
@@ -295,10 +277,7 @@ class LlamaDFlashSession(BlockSession):
         code = run.decode(format.tokens(token), range(start, start + format.block), [1] * format.block, range(format.block))
         try:
             if code:
-                raise UserError(
-                    f"llama.cpp could not draft a block of {format.block} tokens ({last_error() or f'code {code}'}). Use a "
-                    "smaller context or another method."
-                )
+                raise failed(code)
             logits = run.logits(format.block)[format.first : format.first + count].clone()
         finally:
             run.remove(0, start, -1)

@@ -224,7 +224,6 @@ class PathReference(BlockReference):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.second = "candidate_selector.hidden_projection.weight" in self.w
-        self.kind = self.given.get("markov_head_type", "")
         if not self.second:
             self.first = int(not self.given.get("sample_from_anchor", True))
         elif not self.speculators:
@@ -253,17 +252,8 @@ class PathReference(BlockReference):
             before, after = (self.w[f"{at}{name}_codebook"] for name in ("predecessor", "successor"))
             full[ids] = best + after[ids] @ (before[path[-1]] * self.linear(hidden[d], f"{at}hidden_projection"))
             return full
-        at, rank = "markov_head.", self.given["markov_rank"]
-        state = torch.zeros(rank)
-        for k, token in enumerate(path):
-            e = self.w[f"{at}markov_w1.weight"][token]
-            if self.kind == "gated":
-                e = torch.sigmoid(self.linear(torch.cat((hidden[k], e)), f"{at}gate_proj")) * e
-            if self.kind == "rnn":
-                gate, candidate, e = self.linear(torch.cat((state, e, hidden[k])), f"{at}joint_proj").chunk(3)
-                state = torch.sigmoid(gate) * state + (1 - torch.sigmoid(gate)) * torch.tanh(candidate)
-                e = torch.tanh(e)
-        return self.widened(logits + self.w[f"{at}markov_w2.weight"] @ e)
+        before, after = (self.w[f"markov_head.markov_{name}.weight"] for name in ("w1", "w2"))
+        return self.widened(logits + after @ before[path[-1]])
 
     def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
         """Logits after a text with these states and a path below it [vocab]."""

@@ -316,10 +316,6 @@ def test_tables_are_decoded_as_gguf_does(kind: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(numbers(file, tensor).numpy(), theirs[tensor.name])
 
 
-def assistant_file(folder: Path) -> Path:
-    return gemma_file(write_assistant(folder), folder.with_suffix(".gguf"))
-
-
 NAMES = "tokenizer.ggml.tokens"
 BAD, TWO = "Cannot load head.gguf: .*invalid data", "a vocabulary of 2 tokens, and heads-target has 2,048"
 WRONG_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[dict[str, Any], dict[str, Any], str]]]] = {
@@ -345,10 +341,6 @@ WRONG_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[dict[str, A
         partial(gguf_heads.dflash_file, paths="dflash2", candidates=7),
         {"a part": ({}, {"d2t": np.arange(512)}, "DFlash 2 with a part of the vocabulary")},
     ),
-    "gemma4-assistant": (
-        assistant_file,
-        {"clusters": ({}, {"masked_embd_centroids.weight": np.ones((4, 16), np.float32)}, "without masked_embd_centroids")},
-    ),
 }
 """Architecture → how it is written, and what is wrong with it: metadata, tensors, and what is said."""
 
@@ -361,7 +353,7 @@ def test_a_wrong_file_is_refused_in_one_sentence(kind: str, case: str, tmp_path:
     values = {key if key.startswith("tokenizer.") else f"{kind}.{key}": value for key, value in values.items()}
     file = changed(make(tmp_path / "whole"), tmp_path / "head.gguf", values, tensors)
     with pytest.raises(UserError, match=words) as caught:
-        gguf_heads.load_head(file, gemma_llama() if kind == "gemma4-assistant" else None)
+        gguf_heads.load_head(file)
     assert "\n" not in str(caught.value)
 
 

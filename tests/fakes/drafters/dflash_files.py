@@ -14,8 +14,8 @@ from .head_files import TensorChanges, reduced, save_drafter
 
 Layout = Literal["z-lab", "speculators", "deepspec", "transformers"]
 
-Paths = Literal["", "vanilla", "gated", "rnn", "dflash2"]
-"""Ways in which guesses go by the token before: not at all, by one of DSpark's Markov heads, or by DFlash 2's selector."""
+Paths = Literal["", "vanilla", "dflash2"]
+"""Ways in which guesses go by the token before: not at all, by DSpark's Markov head, or by DFlash 2's selector."""
 
 KERNEL, GROUP = 2, 8
 """DFlash 2's convolutions: positions that they see, and channels that share a kernel."""
@@ -67,10 +67,6 @@ def write_dflash(
         out["markov_head.markov_w1.weight"] = weight(vocabulary, rank)
         out["markov_head.markov_w2.weight"] = 4 * weight(drafted, rank)
         out |= {"confidence_head.proj.weight": weight(1, hidden + rank), "confidence_head.proj.bias": weight(1)}
-        rows, reads, name = {"vanilla": (0, 0, ""), "gated": (1, 1, "gate"), "rnn": (3, 2, "joint")}[paths]
-        if name:
-            out[f"markov_head.{name}_proj.weight"] = weight(rows * rank, reads * rank + hidden)
-            out[f"markov_head.{name}_proj.bias"] = weight(rows * rank)
     out = {name: tensor.to(dtype) for name, tensor in out.items()}
     if drafted != vocabulary:
         out |= reduced(drafted, vocabulary, generator)
