@@ -21,15 +21,14 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from specchat.backends import ROOT, LoadOptions, Sampling, UserError, load_model
 from specchat.backends.best import read_best, write_best
-from specchat.backends.files.model_card import Needs
-from specchat.backends.hf import attention, devices
+from specchat.backends.hf import attention
 from specchat.backends.hf import graphs as passes
 from specchat.backends.hf.attention import MOST_ROWS, in_view, padded, parts_of, tree_attention
 from specchat.backends.hf.graphs import MOST, Graphs, Rerun
 from specchat.backends.hf.lean import products
 from specchat.backends.hf.lean.int8 import Int8, Int8Table, Kernel, exact, rounded_rows, works
 from specchat.backends.hf.lean.lean import LeanModel, lean, norm
-from specchat.backends.hf.lean.products import FEWEST_ROWS, Packed, Part, filled, onednn, slim
+from specchat.backends.hf.lean.products import FEWEST_ROWS, Packed, Part, onednn, slim
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
 from specchat.backends.scores import TorchScores
@@ -41,28 +40,7 @@ from ...fakes.models.tiny import logits_of, reference, tiny_folder, tiny_model
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 
 
-@pytest.mark.parametrize("kind", FAMILY)
-def test_the_last_layer_runs_for_the_wanted_nodes_only(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The results are compared in test_sessions.py."""
-    session: Any = tiny_model(kind).open_session()
-    session.prefill(range(40, 100))
-    last, wide = session._run.lean.layers[-1], list[int]()
-    feed = type(last).feed
-
-    def counted(layer: Any, hidden: Tensor, *rest: Any) -> Tensor:
-        if layer is last:
-            wide.append(hidden.shape[1])
-        out: Tensor = feed(layer, hidden, *rest)
-        return out
-
-    monkeypatch.setattr(type(last), "feed", counted)
-    for rows in ((11,), (3, 7), (2, 11, 0), ()):
-        session.evaluate(range(50, 62), range(ROOT, 11), rows)
-        session.drop(range(12))
-    assert wide[:3] == [1, 2, 3]
-
-
-@pytest.mark.parametrize("kind", ["gemma2", "gemma3", "gpt2", "qwen3-moe", "mixtral"])
+@pytest.mark.parametrize("kind", ["gemma2", "qwen3-moe"])
 def test_other_families_keep_their_own_pass(kind: str) -> None:
     model: Any = tiny_model(kind)
     assert model._runner.lean is None
@@ -242,8 +220,7 @@ def test_a_model_of_packed_weights_has_its_own_logits_and_numbers(kind: str) -> 
 
 
 @needs_onednn
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize(("kind", "dtype"), [("llama", "float32"), ("qwen2", "bfloat16")])
 def test_some_rows_of_a_pass_over_few_nodes_are_those_of_all(kind: str, dtype: str) -> None:
     """Matrix products of few nodes are filled up to FEWEST_ROWS; the mask of the wanted rows is the nodes' own."""
     model, tokens = loaded(kind, dtype), list(range(40, 60))
@@ -259,7 +236,7 @@ def test_some_rows_of_a_pass_over_few_nodes_are_those_of_all(kind: str, dtype: s
 
 
 @needs_onednn
-@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize("kind", ["qwen2"])
 def test_the_weights_can_be_read_and_are_in_memory_once(kind: str) -> None:
     model, whole = loaded(kind), reference(kind)
     module = model.module
@@ -270,22 +247,6 @@ def test_the_weights_can_be_read_and_are_in_memory_once(kind: str) -> None:
     assert {id(part) for part in tables} <= {id(module.get_input_embeddings().weight), id(module.lm_head.weight)}
     for part in module.parameters():  # no view keeps the whole file in memory
         assert part.untyped_storage().nbytes() == part.nbytes
-
-
-@needs_onednn
-@pytest.mark.parametrize("layers", [None, 1, (0, 2)])
-def test_a_pass_over_few_nodes_is_filled_up_before_its_products(layers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one through some of the layers; the LM head alone fills up the rows that are wanted."""
-    session, alone = loaded("llama").open_session(), []
-    session.prefill(range(40, 60))
-
-    def counted(inputs: torch.Tensor) -> torch.Tensor:
-        alone.append(inputs.shape)
-        return filled(inputs)
-
-    monkeypatch.setattr(products, "filled", counted)
-    session.evaluate([7], [ROOT], layers=layers)
-    assert len(alone) == 1
 
 
 needs_bytes = pytest.mark.skipif(not works(), reason="this CPU multiplies no bytes")
@@ -336,7 +297,7 @@ def test_weights_are_within_half_a_step_of_the_models_own() -> None:
 
 
 @needs_bytes
-@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gpt-neox", "gpt2"])
+@pytest.mark.parametrize("kind", ["qwen2", "gemma2", "gpt2"])
 def test_passes_of_any_size_give_the_same_bits(kind: str) -> None:
     model, whole = load_int8(kind), reference(kind)
     assert model.info.dtype == "int8"
@@ -398,17 +359,6 @@ def test_only_the_family_has_layers_put_together_and_nothing_is_kept_twice() -> 
         assert part.untyped_storage().nbytes() == part.nbytes  # no view keeps the whole file in memory
 
 
-def test_where_it_cannot_be_a_sentence_says_what_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"CPU only.*--dtype bfloat16"):
-        devices.choose_dtype("int8", torch.device("cuda"))
-    monkeypatch.setattr(devices, "int8_works", lambda: False)
-    with pytest.raises(UserError, match=r"multiplies bytes.*--dtype auto"):
-        load_int8("llama")
-    needs = Needs("transformers", 2_000, 4_000, 4096, 10)
-    footprint = needs.footprint(gpu=False, dtype="int8")
-    assert (footprint.weights, footprint.token, footprint.widened) == (1_000, 20.0, False)
-
-
 @needs_bytes
 def test_a_mixture_whose_experts_would_stay_as_they_are_is_refused() -> None:
     with pytest.raises(UserError, match=r"Most of qwen3-moe's weights.*--dtype bfloat16"):
@@ -438,7 +388,7 @@ def sizes(session: TransformersSession) -> tuple[set[int], set[int]]:
     return {bucket for _, bucket, _ in keys}, {slots for _, _, slots in keys}
 
 
-@pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2"])
+@pytest.mark.parametrize("kind", ["mistral", "gemma2"])
 def test_what_was_recorded_is_right_for_other_tokens_trees_and_lengths(kind: str) -> None:
     """A pass is recorded once per size and length of the cache; tests/pretend_gpu/ replays captures."""
     session = session_of(kind, Rerun)

@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, LoadOptions, UserError, load_model
-from specchat.backends.files.gguf_file import Long, read_header
+from specchat.backends.files.gguf_file import read_header
 from specchat.backends.llama import prove, trial
 from specchat.backends.llama.context import LlamaContext, Runtime, Weights
 from specchat.backends.llama.model import LlamaModel, load_llama
-from specchat.backends.llama.options import CACHE_TYPES, FLASH, LEAST_CONTEXT, USUAL_CONTEXT, even_runtime, usual_context
+from specchat.backends.llama.options import FLASH, LEAST_CONTEXT, USUAL_CONTEXT, usual_context
 from specchat.backends.llama.prove import ROOM, SEED, SEQUENCES, attention_cost, attention_seconds
 from specchat.backends.llama.session import LlamaHybridSession, LlamaPlainSession, LlamaSession
 from specchat.backends.loading import builtin_gguf, builtin_path
@@ -32,7 +32,7 @@ from specchat.plain_file import cache_folder
 
 from ...cases import FULL
 from ...fakes.answers import answered, plain
-from ...fakes.models.llama_tiny import CONTEXT, FLOAT32, VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
+from ...fakes.models.llama_tiny import CONTEXT, FLOAT32, gguf_of, needs_llama, tiny_folder
 from ...fakes.prompts import mixed_prompts
 from ...zoo import gguf_files as zoo
 from ...zoo.llama_zoo import Plain
@@ -242,16 +242,6 @@ def test_longrope_reads_a_text_alike_in_sessions_of_every_size(tmp_path: Path) -
     assert (logits[256] - logits[1024]).abs().max() > 1
 
 
-def test_logits_of_a_token_that_is_decoded_alone(tmp_path: Path) -> None:
-    # CogVLM's graph does not pick the rows that are asked for, so a pass of several gives those of its first tokens.
-    file = zoo.write("cogvlm", tmp_path / "cogvlm.gguf")
-    model = load_llama(file, "cogvlm", FLOAT32)
-    model.info = replace(model.info, eos_ids=())
-    generation = Generation(Conversation(model), IDS[:14], max_tokens=8)
-    assert [token for step in generation for token in step.tokens] == Plain(file, 64).writes(IDS[:14], 8)
-    model.close()
-
-
 def refusal_of(file: Path) -> str:
     with pytest.raises(UserError) as caught:
         load_model(str(file), FLOAT32)
@@ -266,20 +256,11 @@ def good() -> bytes:
     return gguf_of(tiny_folder()).read_bytes()
 
 
-def test_header_tells_what_the_file_holds() -> None:
-    header = read_header(gguf_of(tiny_folder()))
-    assert header.architecture == "llama"
-    assert header.number("context_length") == CONTEXT
-    assert header.metadata["tokenizer.ggml.tokens"] == Long(VOCAB)
-    assert header.per_layer("attention.head_count_kv", 3) == [2, 2, 2]
-    assert header.weight_bytes == 4 * tiny_llama().info.parameters
-
-
 def test_files_that_are_cut_missing_or_parts(tmp_path: Path, good: bytes) -> None:
-    for share in (0.0001, 0.01, 0.1, 0.5, 0.9, 0.999999):
+    for share in (0.01, 0.5, 0.999999):
         file = tmp_path / "short.gguf"
         file.write_bytes(good[: int(len(good) * share)])
-        assert "incomplete" in refusal_of(file) or share < 0.0002
+        assert "incomplete" in refusal_of(file)
     file.write_bytes(b"")
     assert "not a GGUF file" in refusal_of(file)
     for part in (1, 2):
@@ -380,16 +361,6 @@ def test_a_context_that_nobody_asked_for_is_useful_and_fits() -> None:
     prefix = header.architecture
     wide = {f"{prefix}.attention.key_length": 1 << 24, f"{prefix}.attention.value_length": 1 << 24}
     assert usual_context(replace(header, metadata={**header.metadata, **wide}), Runtime(), 131_072) == LEAST_CONTEXT
-
-
-@pytest.mark.parametrize(
-    "options", [{"flash_attention": "off"}, {"kv_type": "q8_0"}, {"dtype": "float32"}, {"dtype": "bfloat16"}], ids=str
-)
-def test_what_was_asked_for_is_not_changed_for_the_sake_of_bits(options: dict[str, Any]) -> None:
-    assert even_runtime(Runtime(), replace(OPTIONS, **options)) is None
-    runtime = even_runtime(Runtime(), OPTIONS)
-    assert runtime is not None
-    assert (runtime.flash_attention, runtime.type_k, runtime.type_v) == (FLASH["on"], CACHE_TYPES["bf16"], CACHE_TYPES["f16"])
 
 
 def test_attention_is_timed_behind_copies_of_a_text() -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -21,20 +21,17 @@ from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Loaded, StepRecord, Steps
 from specchat.engine.options import ModelSelection
 
-from ...decoders.constrained.cases import CONSTRAINTS, prompts, valid
 from ...fakes.real_servers import RealServer, kinds, real_server
 
 pytestmark = pytest.mark.skipif(not os.environ.get("SPECCHAT_SERVERS"), reason="SPECCHAT_SERVERS=1 starts real servers")
 
-TEXT = (
-    "The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the lamp and wrote the weather down."
-)
-PROMPTS = [
-    *(f"Tell me a short story about {what}." for what in ("a fox", "the sea", "a clock")),
-    *(f"What is {what}?" for what in ("speculative decoding", "a KV cache", "a token")),
-    *(f"Repeat this text exactly: {text}" for text in (TEXT, "one two three one two three", "x = 1; y = 2; z = x + y")),
+PROMPTS = (
+    "Tell me a short story about a fox.",
+    "What is a KV cache?",
+    "Repeat this text exactly: one two three one two three",
+    "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs and lit the lamp.",
     "Count from one to ten.",
-]
+)
 LIMIT = 96
 LONG = "Repeat this text exactly: " + " ".join(map(str, range(100, 250)))
 """Its answer goes on for as long as it may."""
@@ -112,18 +109,6 @@ def test_text_and_counts_are_the_servers_own(asked: Asked) -> None:
     print(f"{asked.kind} ({asked.info.server}): {certain.count('exact')} of {len(certain)} exact")
     if asked.kind.startswith(("llama-server", "vllm")):
         assert certain.count("exact") >= 0.9 * len(certain)
-
-
-def test_constraints_hold(asked: Asked) -> None:
-    kind = asked.kind.split()[0]
-    if kind not in ("llama-server", "vllm"):
-        pytest.skip("its models are asked for schemas alone")
-    for name, constraint in CONSTRAINTS.items():
-        if (kind, constraint.kind) == ("llama-server", "regex"):  # it takes none
-            continue
-        steps, ended = asked.answer(prompts(1)[0], 120, constraint=asdict(constraint))
-        assert ended.valid == valid(name, "".join(step.text for step in steps).strip())
-        assert ended.valid or ended.reason == "length"
 
 
 def test_a_cancel_stops_the_server(asked: Asked) -> None:
