@@ -29,7 +29,7 @@ PROMPTS = (
     "Tell me a short story about a fox.",
     "What is a KV cache?",
     "Repeat this text exactly: one two three one two three",
-    "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs and lit the lamp.",
+    "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana lit the lamp.",
     "Count from one to ten.",
 )
 LIMIT = 96
