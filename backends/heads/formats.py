@@ -150,7 +150,7 @@ class Format(ABC):
 
     def describe(self, name: str, parameters: int, dtype: str, taps: Taps) -> HeadInfo:
         """Collect the facts about the loaded drafter."""
-        return HeadInfo(name, self.kind, self.title, parameters, dtype, taps, str(self.folder))
+        return HeadInfo(name, self.kind, self.title, parameters=parameters, dtype=dtype, taps=taps, path=str(self.folder))
 
     @property
     def fuses(self) -> bool:
@@ -344,8 +344,8 @@ def _frequencies(text: Config, kind: str, layer: int) -> list[float]:
     head_width = figure(text, "head_dim", 256)
     if kind == FULL:
         layers = part(text, "per_layer_config")
-        own = part(layers, FULL if FULL in layers else str(layer)).get("head_dim")
-        head_width = own or figure(text, "global_head_dim", 512)
+        layer_width = part(layers, FULL if FULL in layers else str(layer)).get("head_dim")
+        head_width = layer_width or figure(text, "global_head_dim", 512)
     half = head_width // 2
     share = float(rope.get("partial_rotary_factor", 1.0)) if form == "proportional" else 1.0
     base, turning = float(rope.get("rope_theta") or ROPE[kind]["rope_theta"]), int(share * half)

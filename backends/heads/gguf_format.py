@@ -21,9 +21,6 @@ ASSISTANT = "gemma4-assistant"
 DRAFTERS = ("eagle3", "dflash", ASSISTANT)
 """Architectures of drafters in llama.cpp."""
 
-TAPS = 3
-"""Number of the target's layers that an EAGLE-3 head reads in llama.cpp."""
-
 
 @dataclass(frozen=True, slots=True)
 class GgufFormat(Format):
@@ -129,8 +126,8 @@ def _read(layout: Layout, header: Header) -> GgufFormat:
     if architecture == ASSISTANT:
         return GgufAssistantFormat(title="Gemma 4 assistant", **fields)
     if architecture == "eagle3":
-        if len(listed) != TAPS or figure(metadata, "eagle3.block_count") != 1:
-            raise ValueError(f"llama.cpp's EAGLE-3 heads have one layer and read {TAPS} of the target's")
+        if len(listed) != 3 or figure(metadata, "eagle3.block_count") != 1:
+            raise ValueError("llama.cpp's EAGLE-3 heads have one layer and read 3 of the target's")
         return GgufEagleFormat(title="EAGLE-3", **fields)
     paths: Markov | Selector | None = None
     if "markov_w1.weight" in shapes:

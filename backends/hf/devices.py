@@ -33,10 +33,10 @@ def choose_device(device: str) -> torch.device:
         return torch.device("cpu")
     try:
         module = torch.get_device_module(kind)
-        found = module.is_available() and int(number or 0) < module.device_count()
+        usable = module.is_available() and int(number or 0) < module.device_count()
     except (AttributeError, RuntimeError, TypeError):
-        found = False
-    if not found:
+        usable = False
+    if not usable:
         raise UserError(f"PyTorch finds no {device} here. Use --device cpu, or install a torch that was built for it.")
     return torch.device("mps") if kind == "mps" else torch.device(kind, int(number or 0))
 
@@ -53,10 +53,8 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype | None:
         # Half types are slower than float32 on most CPUs, and float32 is where methods can be compared token by token.
         return torch.float32 if device.type == "cpu" else None
     if dtype == INT8:
-        if device.type != "cpu":
-            raise UserError("int8 runs on the CPU only. Add --device cpu, or use --dtype bfloat16.")
-        if not int8_works():
-            raise UserError("int8 needs a CPU that multiplies bytes (AVX-512 VNNI, AVX-VNNI or AMX). Use --dtype auto.")
+        if device.type != "cpu" or not int8_works():
+            raise UserError("int8 runs on CPUs that multiply bytes (AVX-512 VNNI, AVX-VNNI or AMX). Use --dtype auto.")
         return torch.bfloat16
     return DTYPES[dtype]
 

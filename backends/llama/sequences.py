@@ -105,32 +105,32 @@ class Sequences:
                 self._memory.cut(k, self._position(parent) + 1, ANY)
                 self._at[k] = parent
 
-    def _supply(self, wanted: dict[int, int]) -> dict[int, list[int]]:
-        """Return all ids that end at each of these nodes, after moving or adding as many as are wanted."""
+    def _supply(self, leaves_below: dict[int, int]) -> dict[int, list[int]]:
+        """Return all ids that end at each of these nodes, after moving or adding as many as it gets leaves."""
         inner = {node.parent for node in self.nodes.values()}
-        total = len(self.nodes.keys() - inner - wanted.keys()) + sum(wanted.values())
+        total = len(self.nodes.keys() - inner - leaves_below.keys()) + sum(leaves_below.values())
         if total > self._limit:
             raise UserError(
                 f"A token tree with {total} leaves exceeds llama.cpp's limit of {self._limit} here. Use fewer branches."
             )
-        ids: dict[int, list[int]] = {top: [] for top in wanted}
+        ids: dict[int, list[int]] = {top: [] for top in leaves_below}
         spare: list[int] = []
-        kept = set[int]()
+        reserved = set[int]()
         for k, node in enumerate(self._at):
-            if node in wanted and len(ids[node]) < wanted[node]:
+            if node in leaves_below and len(ids[node]) < leaves_below[node]:
                 ids[node].append(k)
-            elif node in wanted or node in kept or node in inner or node == ROOT:
+            elif node in leaves_below or node in reserved or node in inner or node == ROOT:
                 spare.append(k)
             else:
-                kept.add(node)  # one for each other leaf
+                reserved.add(node)  # one for each other leaf
         spare.sort(key=lambda k: self._at[k] == ROOT)  # those at the committed tail need no removing, so they go first
-        for top, count in wanted.items():
+        for top, count in leaves_below.items():
             while len(ids[top]) < count:
                 k = spare.pop() if spare else self._new()
                 self._move(k, top)
                 ids[top].append(k)
         for k in spare:
-            if self._at[k] in wanted:
+            if self._at[k] in leaves_below:
                 ids[self._at[k]].append(k)
         return ids
 

@@ -35,9 +35,6 @@ REASONS = {"stop": "eos", "tool_calls": "eos", "length": "length"}
 INTERRUPTIONS = ("abort", "error", "content_filter")
 """Reasons of answers that were broken off."""
 
-MOST_REASON = 40
-"""Characters of a reason that is shown as it is."""
-
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -213,8 +210,8 @@ class Stream:
                         break
                     if event.data:
                         self._add(json.loads(event.data))
-                    wait = patience.end if self._over else patience.next if self.begun else patience.first
-                    limit.reschedule(self._loop.time() + wait)
+                    wait = patience.next if self.begun else patience.first
+                    limit.reschedule(self._loop.time() + (patience.end if self._over else wait))
         except TimeoutError:
             if not self._over:
                 seconds = patience.next if self.begun else patience.first
@@ -235,7 +232,7 @@ class Stream:
     def _judge(self) -> None:
         """Check that the answer is complete."""
         outcome, reason = self._outcome, REASONS.get(self._finish, "")
-        word = self._connection.quote(self._finish)[:MOST_REASON] if self._finish else ""
+        word = self._connection.quote(self._finish)[:40] if self._finish else ""
         if not self._over:
             raise self._broken("ended the stream before the answer was complete")
         if self._finish in INTERRUPTIONS:

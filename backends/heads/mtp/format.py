@@ -63,8 +63,7 @@ class OwnLayers:
         """A sentence that says that they draft, or why not."""
         if self.problem:
             return f"Its own MTP layers cannot draft: {self.problem}"
-        which = "Its own MTP layer" if self.count == 1 else f"The first of its {self.count} MTP layers"
-        return f"{which} drafts (method mtp)."
+        return "Its own MTP layer drafts (method mtp)."
 
 
 def mtp_format(folder: Path, layers: int) -> MtpFormat | None:
