@@ -21,7 +21,7 @@ from .base import ROOT, Session
 from .info import Capabilities
 from .options import StageProgress
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of what a load proves or measures: what is kept of earlier loads no longer counts."""
 
 STEPS = 8

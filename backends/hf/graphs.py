@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +26,9 @@ from torch import Tensor
 from ..best import MOST_CHOICES, BestScores, read_best, write_best
 from ..sessions.states import States
 from ..transfer import accelerator
-from .masks import Reach
+from .masks import MaskPlan, Reach
 from .slot_cache import SlotCache, SlotNode
 from .taps import Heard, heard_rows
-
-if TYPE_CHECKING:
-    from .runner import Runner
 
 CHOICE = "SPECCHAT_GRAPHS"
 """Environment variable: `off` launches kernels one by one; `rerun` has all but the driver's part of it on any device, as tests
@@ -146,7 +143,9 @@ class StaticPasses:
 
     def __init__(
         self,
-        runner: Runner,
+        forward: Callable[..., Any],
+        plan: MaskPlan,
+        dtype: torch.dtype,
         cache: SlotCache,
         graphs: Graphs,
         listen: Callable[[], AbstractContextManager[Heard]],
@@ -157,10 +156,10 @@ class StaticPasses:
         self._states = states
         self._tapped: dict[int, Tensor] = {}
         """Hidden states of the last pass by tap [MOST, width]: replays write to the same memory."""
-        self._forward: Callable[..., Any] = runner.network.forward
+        self._forward = forward
         self._cache = cache
-        self._plan = runner.plan
-        self._dtype = runner.dtype
+        self._plan = plan
+        self._dtype = dtype
         self._capacity = 0
         self._choices = 1
         size = self._size(MOST)

@@ -154,7 +154,9 @@ class TransformersSession(TreeSession[SlotNode]):
                 self._cache = SlotCache(runner.specs, slots, runner.padded)
                 if runner.graphs is not None:
                     graphs = runner.graphs(runner.device)
-                    self._static = StaticPasses(runner, self._cache, graphs, self._listen, self._states)
+                    self._static = StaticPasses(
+                        self._forward, runner.plan, runner.dtype, self._cache, graphs, listen=self._listen, states=self._states
+                    )
                 self._arange = torch.arange(context, device=runner.device)[None]
                 self._masks = PassMasks(runner, self._cache, context)
         except Exception as error:

@@ -19,7 +19,6 @@ from ...errors import UserError
 from ..base import PREFILL_CHUNK
 from .hidden_states import layer_inputs, next_states
 from .library import errors, last_error, library
-from .sequences import members
 
 PAD = 256
 """llama.cpp's caches hold a multiple of this many tokens."""
@@ -289,7 +288,7 @@ class LlamaContext:
     def _row(self, mask: int) -> tuple[int, int]:
         row = self._id_rows.get(mask)
         if row is None:
-            ids = np.array(members(mask), np.int32)
+            ids = np.array([k for k in range(mask.bit_length()) if mask >> k & 1], np.int32)
             row = self._id_rows[mask] = (len(ids), ids.ctypes.data, ids)
         return row[0], row[1]
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...errors import UserError
 from ..base import ROOT
 from ..sessions.tree import Node
-
-if TYPE_CHECKING:
-    from .context import LlamaContext
+from .context import LlamaContext
 
 ANY = -1
 """A sequence id that means all, and an end that means none."""
@@ -214,8 +211,3 @@ class Sequences:
 def lowest(mask: int) -> int:
     """Return the lowest id in a set."""
     return (mask & -mask).bit_length() - 1
-
-
-def members(mask: int) -> list[int]:
-    """List the ids in a set, ascending."""
-    return [k for k in range(mask.bit_length()) if mask >> k & 1]

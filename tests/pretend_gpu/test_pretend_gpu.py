@@ -44,7 +44,7 @@ def test_the_tokens_are_the_cpus(records: dict[str, dict[str, Any]]) -> None:
 
 def test_passes_are_recorded_where_a_head_reads_their_states(records: dict[str, dict[str, Any]]) -> None:
     places = records["fusion, a head is loaded, graphs on"]["places"]
-    assert [place for place in places if place.startswith("wait backends/hf/graphs/")], places
+    assert [place for place in places if place.startswith("wait backends/hf/graphs.py")], places
 
 
 def test_a_pass_waits_once(records: dict[str, dict[str, Any]]) -> None:

@@ -43,7 +43,7 @@ MOST = 24 if FULL else 6
 
 GGUF = ("eagle", "assistant", "dflash", "dspark", "dflash2", "mtp")
 IN_GGUF = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in GGUF]
-ONE_OF_EACH = ["eagle eagle3", "assistant", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *IN_GGUF]
+ONE_OF_EACH = ["eagle eagle3", "assistant", "medusa", "dflash", "dflash vanilla", "dflash dflash2", "mtp glm4-moe", *IN_GGUF]
 
 
 RIGHT: dict[str, Callable[[], Head]] = {
