@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from ..plain_file import stand_somewhere
-from .failures import ending
+from .failures import STUCK, ending
 from .logfile import LOG_VARIABLE, log_path, open_log
 from .messages import (
     Cancel,
@@ -42,6 +42,9 @@ from .wire import dump, parse
 QUIT_SECONDS = 1.0
 """Time that `close` gives the engine to end on its own."""
 
+PATIENCE_SECONDS = 3.0
+"""Time after a Cancel from which on a second one ends the process, which may hang in a chat template or a library."""
+
 
 class EngineClient:
     """Runs one engine process at a time: starts it at the first command (or by `start`), and again when a prompt needs it.
@@ -63,6 +66,10 @@ class EngineClient:
         self._reader: threading.Thread | None = None
         self._running: dict[int, Command] = {}
         """Answers and loads that were sent to the living process and have not ended, oldest first."""
+        self._cancelled: dict[int, float] = {}
+        """The time of the first Cancel of each of them."""
+        self._stuck = False
+        """Whether the process was killed because it did not take a Cancel."""
         self._model: Load | None = None
         """The load to repeat in a new process."""
         self._closed = False
@@ -207,6 +214,11 @@ class EngineClient:
         with self._changed:
             if self._process is not None and isinstance(command, Load | LoadSecondary | Generate | Work):
                 self._running[command.id] = command
+            if self._process is not None and isinstance(command, Cancel) and command.id in self._running:
+                waited = time.monotonic() - self._cancelled.setdefault(command.id, time.monotonic())
+                if waited >= PATIENCE_SECONDS:
+                    self._stuck = True
+                    self._process.kill()
             return self._process
 
     def _write(self, process: subprocess.Popen[bytes], command: Command) -> None:
@@ -273,8 +285,10 @@ class EngineClient:
     def _report_end(self, code: int, ready: bool) -> None:
         with self._changed:
             self._process = None
-            lost = dict(self._running)
+            lost, stuck = dict(self._running), self._stuck
             self._running.clear()
+            self._cancelled.clear()
+            self._stuck = False
             if self._model is None:  # it ended during this load, which the next prompt tries again
                 self._model = next((command for command in lost.values() if isinstance(command, Load)), None)
             if self._closed:
@@ -283,13 +297,14 @@ class EngineClient:
             id = next(iter([*answers, *lost]), 0)
             # Under the lock, so that no event of the next process can come before it.
             loading = next(filter(None, map(models_to_load, lost.values())), "")
-            sentence = ending(code, ready, self.log_path, loading)
+            sentence = STUCK if stuck else ending(code, ready, self.log_path, loading)
             self._events.append(Failed(id, "died", sentence, other_ids=[other for other in lost if other != id]))
             self._changed.notify_all()
 
     def _deliver(self, event: Event) -> None:
         with self._changed:
             if ends(event):
+                self._cancelled.pop(getattr(event, "id", 0), None)
                 match event, self._running.pop(getattr(event, "id", 0), None):
                     case Loaded(), Load() as command:
                         self._model = command

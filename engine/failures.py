@@ -25,6 +25,9 @@ LAST_WORDS = re.compile(r"^(?:.*\.(?:c|cc|cpp|cu|h|m):\d+: |terminate called .*\
 """The last output of ggml and C++ before they end the process."""
 
 
+STUCK = "The engine did not stop, so it was ended. Your chat is safe; send the message again, or choose another model."
+
+
 def failure(id: int, error: BaseException, loading: str = "") -> Failed:
     """Make the event for an error in the command `id`; log all but user errors with their traceback.
 

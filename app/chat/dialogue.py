@@ -288,17 +288,18 @@ class Dialogue:
 
     def cancel(self) -> bool:
         """Stop the current answer or load; `take_queued` hands a queued message back. False if there is none, or it is being
-        stopped already."""
+        stopped already: a second Cancel ends an engine that does not take the first."""
         match self.state:
-            case LoadingModel(cancelled=False) if self.loading is not None:
+            case LoadingModel(cancelled=stopping) if self.loading is not None:
                 self.engine.send(messages.Cancel(self.loading.id))
                 self.state = replace(self.state, cancelled=True)
-            case Answering(id=id, stoppable=True):
+            case Answering(id=id, phase=phase):
+                stopping = phase == "stopping"
                 self.engine.send(messages.Cancel(id))
                 self.state = replace(self.state, phase="stopping")
             case _:
                 return False
-        return True
+        return not stopping
 
     def pause(self) -> bool:
         """Pause or continue the answer; False if there is none."""

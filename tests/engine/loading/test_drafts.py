@@ -21,9 +21,10 @@ from specchat.backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE
 from specchat.decoders import Generation
 from specchat.decoders.parts.ahead import OwnThread
 from specchat.engine import drafts as drafts_module
-from specchat.engine.client import EngineClient
+from specchat.engine.client import PATIENCE_SECONDS, EngineClient
 from specchat.engine.drafts import Drafters, open_conversation, refusals
-from specchat.engine.messages import Event, Failed, Finished, Generate, Load, Loaded, Loading, Unloaded
+from specchat.engine.failures import STUCK
+from specchat.engine.messages import Event, Failed, Finished, Generate, Load, Loaded, Loading, Ready, Unloaded
 from specchat.engine.options import ModelSelection
 from specchat.engine.wire import dump, parse
 
@@ -252,15 +253,19 @@ def test_a_bad_model_file_costs_one_answer_or_load(client: EngineClient, tmp_pat
     def made(**values: Any) -> str:
         return str(changed(builtin_gguf(), tmp_path / "model.gguf", {key.replace("__", "."): values[key] for key in values}))
 
-    # Cancelling the answer also ends a template that would never finish.
-    loaded = load(client, made(tokenizer__chat_template=ENDLESS))
-    assert isinstance(loaded, Loaded), loaded
-    id = client.generate(messages=CHAT)
+    # A template that never finishes: the engine does not take the first Cancel.
+    id = client.load(ModelSelection(made(tokenizer__chat_template=ENDLESS), device="cpu", threads=1))
+    stage = ""
+    while (event := client.wait(None if stage != "check" else 1.0)) is not None:
+        assert isinstance(event, Ready | Loading)
+        stage = event.stage if isinstance(event, Loading) else stage
     client.cancel(id)
-    failed: Event = answer(client, id)[-1]
+    client.cancel(id)
+    assert client.wait(PATIENCE_SECONDS) is None, "it may only be busy"
+    client.cancel(id)
+    failed = client.wait()
     assert isinstance(failed, Failed)
-    assert (failed.cause, failed.sentence) == ("cancelled", "Cancelled.")
-    assert isinstance(ask(client, messages=None, prompt="Once", raw=True), Finished)
+    assert (failed.cause, failed.sentence) == ("died", STUCK)
     # This crashes the engine: llama.cpp takes at most 512 layers.
     failed = load(client, deep := made(llama__block_count=513))
     assert isinstance(failed, Failed)
