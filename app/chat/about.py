@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ...engine.options import AnswerOptions, ModelInfo, ModelSelection
 from ...errors import NotPossible, UserError, did_you_mean
-from .pieces import Pieces
+from .runs import Pieces
 from .transcript import Transcript
 
 LOADED_WITH = ("draft_model", "revision", "backend", "chat_template")

@@ -22,12 +22,9 @@ from ...errors import UserError
 from .about import About, generate_fields
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
 from .methods import Method, first_method, served_method, shortlist
-from .pieces import Pieces
+from .runs import Pieces
 from .transcript import Transcript
 from .why import blame
-
-FEWEST_TOKENS = 16
-"""Shorter answers say nothing about speed."""
 
 OF_ONE_MODEL = ("draft_model", "revision", "chat_template")
 """Options of a load that do not apply to another model."""
@@ -155,8 +152,6 @@ class Dialogue:
     """The message that waits for the model, or for the end of a cancelled answer, as it was typed."""
     _queued_text: str = ""
     """The text to send for it, attachments included."""
-    _speeds: dict[tuple[str, str, str], float] = field(default_factory=dict)
-    """The last speedup over plain decoding by model, its runtime and method."""
     _local_methods: Mapping[str, Method] = field(default_factory=dict)
     """The methods without a server's."""
     _counting: Callable[[messages.Counted], None] | None = None
@@ -244,15 +239,6 @@ class Dialogue:
         if self.info.server:
             return self.info.server.method
         return first_method(self.methods, self.unavailable, self.model, self.selection.draft_model, self.info)
-
-    def measure(self, answer: Answer, ratio: float) -> None:
-        """Record a method's speedup over plain decoding (0 if unknown) from an answer that no other method had a part in."""
-        if len(answer.methods) == 1 and answer.figures.tokens >= FEWEST_TOKENS and ratio > 0:
-            self._speeds[self.model, self.info.backend, answer.methods[0]] = ratio
-
-    def speedup(self, method: str) -> float | None:
-        """Return a method's last speedup over plain decoding on the loaded model; None if unknown."""
-        return self._speeds.get((self.model, self.info.backend, method))
 
     def about(self) -> About:
         return About(self.selection, self.info, self.method, self.settings, options=self.options, pieces=self.pieces)
@@ -584,8 +570,6 @@ class Dialogue:
 
     def _end(self, send: bool = True) -> None:
         if isinstance(state := self.state, Answering):
-            if state.answer is not None:
-                self.measure(state.answer, state.answer.figures.speedup)
             self.method = state.switching or state.method_after or self.method
         self.state = Idle()
         if send:

@@ -13,8 +13,7 @@ from typing import Any, Literal, get_args
 
 from ...engine.catalog import Share, Totals
 from ...engine.messages import FIELDS, Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
-from .pieces import Pieces
-from .runs import Run, Shades, Spans, join_text
+from .runs import Pieces, Run, Shades, Spans, join_text
 
 OWN_END = ("eos", "stop")
 """Finish reasons of an answer that the model, or a stop text, ended."""

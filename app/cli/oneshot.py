@@ -33,8 +33,7 @@ from ..chat.about import About, generate_fields, known_word
 from ..chat.answer_json import answer_json
 from ..chat.entries import Answer, Prompt, cut_sentence, loop_sentence
 from ..chat.methods import PLAIN, first_method, known_methods
-from ..chat.pieces import Pieces
-from ..chat.runs import Run, join_text
+from ..chat.runs import Pieces, Run, join_text
 from ..chat.transcript import Transcript
 from ..render.verdict import verdict_text
 from ..settings.fields import Settings
@@ -193,8 +192,7 @@ def open_chat(request: Request, notes: Notes) -> tuple[Transcript, Request]:
     Raises:
         UserError: there is no such chat, there are several, or the history cannot be read.
     """
-    from ..history.chats import reading
-    from ..history.resume import resume_settings
+    from ..history.chats import reading, resume_settings
 
     with reading() as chats:
         if request.chat is not None and not request.chat.strip():

@@ -10,8 +10,7 @@ import typer
 
 from ...errors import UserError
 from ..settings.fields import OPTIONS, Values, find_option
-from ..settings.file import read, save
-from ..settings.precedence import Layers, layers_of, load_settings
+from ..settings.precedence import Layers, layers_of, load_settings, read, save
 from ..settings.rows import in_force, shown, word
 from ..settings.toml import read_text, split
 from ..text.amounts import short_path

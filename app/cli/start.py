@@ -53,8 +53,7 @@ def open_chat(
     if resume is not None and not last and not resume.strip():
         query = ""
     elif last or resume is not None:
-        from ..history.chats import reading
-        from ..history.resume import resume_settings
+        from ..history.chats import reading, resume_settings
 
         with reading() as chats:
             opened = chats.open(chats.find(None if last else resume).id)

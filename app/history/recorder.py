@@ -17,7 +17,7 @@ from ...errors import UserError
 from ..attach.attachments import folded, split_attachments
 from ..chat.about import LOADED_WITH, About, SavableChat
 from ..chat.entries import Answer, ChatEntry, Notice, Prompt
-from ..chat.pieces import Pieces
+from ..chat.runs import Pieces
 from ..chat.transcript import Fork, Transcript
 from ..saved.chat_json import (
     BadFile,

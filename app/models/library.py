@@ -15,7 +15,7 @@ from ...backends.files.vocabulary import read_vocabulary, vocabulary_source
 from ...backends.options import SHIPPED, pip_command
 from ...errors import UserError
 from ...plain_file import user_path
-from ..chat.pieces import Pieces
+from ..chat.runs import Pieces
 from .places import PLACES, ModelSpot, spots
 
 

@@ -12,7 +12,7 @@ from ...engine.messages import Cancel, Failed, LoadedSecondary, Loading, LoadSec
 from ...engine.options import ModelInfo, ModelSelection, is_url
 from ..chat.about import LOADED_WITH
 from ..chat.dialogue import Dialogue
-from ..chat.pieces import Pieces
+from ..chat.runs import Pieces
 from ..text.cells import one_line
 from .entry import RaceEntry
 

@@ -32,7 +32,6 @@ from ..chat.about import generate_fields, public, word_for
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
-from ..chat.methods import PLAIN
 from .entry import RaceEntry
 from .lane import LaneClock, Racer, Unit, finish_line, idle, speedup
 from .models import SecondaryModel, SecondaryModels
@@ -204,7 +203,6 @@ class Race:
             return
         self._repeats = []
         if self.served:
-            self._measure()
             return
         whole = all(racer.through and racer.clock.time(self.finish_line, self.unit) for racer in lanes)
         if whole:
@@ -234,15 +232,6 @@ class Race:
             return
         for lane, racer in enumerate(self.racers):
             racer.clock = self._rounds[clocks[lane].index(medians[lane])][lane].clock
-        self._measure()
-
-    def _measure(self) -> None:
-        """Record the speedups of the lanes on the chat's model."""
-        if self.racers[0].entry.key or self.racers[0].entry.method != PLAIN:
-            return
-        for racer in self.racers[1:]:
-            if not racer.entry.key and racer.through:
-                self.dialogue.measure(racer.answer, self.speedup(racer))
 
     @property
     def round(self) -> int:

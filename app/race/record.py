@@ -7,7 +7,7 @@ from typing import Any
 
 from ..chat.compare import Mark
 from ..chat.entries import Answer
-from ..chat.pieces import Pieces
+from ..chat.runs import Pieces
 from ..text.cells import one_line
 from .lane import LaneClock, Unit, finish_line, speedup
 from .models import short_name

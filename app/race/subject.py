@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Prompt
-from ..chat.methods import PLAIN, why_plain
+from ..chat.methods import PLAIN
 from ..chat.transcript import Transcript
 
 LANES = 3
@@ -14,12 +12,11 @@ LANES = 3
 
 
 def suggest_methods(dialogue: Dialogue) -> list[str]:
-    """Suggest methods: plain decoding, the method in force, and those worth a try; the ones that were slower come last."""
+    """Suggest methods: plain decoding, the method in force, and those worth a try."""
     if dialogue.info.server:
         return dialogue.shortlist()[:LANES]
     able = [name for name in dialogue.methods if name not in dialogue.unavailable]
     rivals = [name for name in (dialogue.method, *dialogue.shortlist()) if name in able and drafts(dialogue, name)]
-    rivals.sort(key=partial(loses, dialogue))
     methods = list(dict.fromkeys((*(name for name in able if name == PLAIN), *rivals)))[:LANES]
     return methods if len(methods) > 1 else able[:2]
 
@@ -27,18 +24,6 @@ def suggest_methods(dialogue: Dialogue) -> list[str]:
 def drafts(dialogue: Dialogue, method: str) -> bool:
     """Whether a method can be faster than plain decoding."""
     return dialogue.methods[method].group != "plain"
-
-
-def loses(dialogue: Dialogue, method: str) -> bool:
-    """Whether a method was slower than plain decoding on this model."""
-    return (dialogue.speedup(method) or 1) < 1
-
-
-def warning(dialogue: Dialogue) -> str:
-    """Warn that plain decoding has beaten every method worth a try, or will; empty if others may win."""
-    rivals = [name for name in dialogue.shortlist() if drafts(dialogue, name)]
-    beaten = bool(rivals) and all(loses(dialogue, name) for name in rivals)
-    return "The last time, nothing was faster here than plain decoding." if beaten else why_plain(dialogue.info)
 
 
 def race_prompt(dialogue: Dialogue, text: str | None) -> tuple[str, list[dict[str, str]]] | None:

@@ -8,7 +8,7 @@ from ...engine.messages import StepRecord
 from ...errors import counted
 from ..chat.entries import Answer
 from ..chat.methods import get_method
-from ..chat.pieces import Pieces
+from ..chat.runs import Pieces
 from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line, sanitise, width
 from ..text.charts import percent

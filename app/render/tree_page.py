@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...engine.messages import StepRecord
 from ..chat.entries import Answer
-from ..chat.pieces import Pieces
+from ..chat.runs import Pieces
 from ..text.cells import fit, one_line
 from ..text.charts import bar, percent
 from ..text.lines import StyledLine, ends, length, line, paragraph, track

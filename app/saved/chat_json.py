@@ -16,8 +16,7 @@ from ...engine.wire import decode
 from ...errors import UserError
 from ..chat.about import About, SavableChat, public
 from ..chat.entries import SEVERITIES, Answer, ChatEntry, Notice, Prompt
-from ..chat.pieces import Pieces, SomePieces
-from ..chat.runs import SHADES, WRITTEN, Run
+from ..chat.runs import SHADES, WRITTEN, Pieces, Run, SomePieces
 from ..chat.transcript import Transcript
 from ..race.models import short_name
 from ..race.record import RaceRecord

@@ -1,4 +1,7 @@
-"""The order of the sources of settings, and the source of each value.
+"""The settings as values by dotted key: read from the file, checked, written back; and which of several sources counts.
+
+Dotted keys are the same in the file, in changes made by the chat, and in messages: `theme`, `sampling.temperature`,
+`methods.lookup.max_draft`, `keymap.next_method`, `models."owner/name".method`.
 
 From weak to strong: the defaults, the sampling that the model's makers recommend, the settings file, a model's own table in it,
 the command line, a preset, changes made in the chat.
@@ -18,9 +21,67 @@ from ...plain_file import user_path
 from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
-from .fields import SAMPLING, Settings, Values, checked, is_chat_key
-from .file import ReadSettings, merged, read
-from .toml import join, split
+from .fields import NESTED, SAMPLING, Settings, Values, checked, is_chat_key
+from .toml import join, leaves, parse, read_text, rewrite, split
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """The checked values of the settings file."""
+
+    path: Path
+    values: Values = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    """A sentence for each value that is wrong; all others count."""
+
+
+def merged(settings: Settings, changes: Values) -> Settings:
+    """Return settings with some of them changed to values that are checked already."""
+    fields: dict[str, Any] = {"keymap": dict(settings.keymap)}
+    for table in NESTED:
+        fields[table] = {name: dict(values) for name, values in getattr(settings, table).items()}
+    sampling: dict[str, Any] = {}
+    for key, value in changes.items():
+        match split(key):
+            case (name,):
+                fields[name] = value
+            case ("sampling", name):
+                sampling[name] = value
+            case ("keymap", binding):
+                fields["keymap"][binding] = value
+            case (table, name, *inner):
+                fields[table].setdefault(name, {})[join(inner)] = value
+    return replace(settings, **fields, sampling=replace(settings.sampling, **sampling))
+
+
+def read(path: Path | None = None) -> ReadSettings:
+    """Read the settings file (the user's own if None). Never raises: wrong values are left out and become problems."""
+    path = path or locations.settings_file()
+    values: dict[str, object] = {}
+    problems: list[str] = []
+    try:
+        for parts, value in leaves(parse(read_text(path), short_path(path))):
+            key = join(parts)
+            try:
+                values[key] = checked(key, value)
+            except UserError as error:
+                problems.append(one_line(f"{short_path(path)}: {error} Correct or delete that line."))
+    except UserError as error:
+        problems.append(str(error))
+    return ReadSettings(path, values, tuple(problems))
+
+
+def save(changes: Values, path: Path | None = None) -> None:
+    """Write changes into the settings file (the user's own if None), all or nothing; comments and order stay.
+
+    Each dotted key has a value, or None to remove it, so that its default applies again.
+
+    Raises:
+        UserError: a value is wrong, the file is not TOML as it is, or it cannot be written.
+    """
+    values = {split(key): None if value is None else checked(key, value) for key, value in changes.items()}
+    rewrite(path or locations.settings_file(), values)
+
 
 OriginKind = Literal["default", "makers", "file", "model", "command line", "preset", "chat"]
 

@@ -13,8 +13,7 @@ from ...errors import UserError
 from ...option import declared_options
 from ..chat.dialogue import Dialogue
 from ..settings.fields import Settings, checked
-from ..settings.file import save
-from ..settings.precedence import Layers, chat_part, layers_of, recommended
+from ..settings.precedence import Layers, chat_part, layers_of, recommended, save
 from ..settings.toml import join, split
 
 InThread = Callable[[Callable[[], None], Callable[[None], None]], None]

@@ -15,8 +15,8 @@ from ....engine.catalog import elsewhere, get, methods, parse_params
 from ....engine.options import ModelInfo
 from ....errors import UserError, counted
 from ...chat.methods import first_method, known_methods
-from ...settings import file as settings_file
 from ...settings import locations
+from ...settings import precedence as settings_file
 from ...settings.fields import Settings
 from ...settings.precedence import layers_of, method_changes
 from ...settings.toml import join, split

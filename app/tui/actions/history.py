@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ....errors import NotPossible, UserError
 from ...chat.about import LOADED_WITH
 from ...chat.transcript import Transcript
-from ...history.resume import chat_model, resume_settings
+from ...history.chats import chat_model, resume_settings
 from ...settings import actions
 from ...settings.fields import Settings
 from ...text.cells import one_line

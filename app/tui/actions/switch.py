@@ -14,7 +14,6 @@ from ...chat.about import default_word, known_word, word_after, words_of
 from ...chat.dialogue import Dialogue
 from ...chat.methods import GROUPS, PLAIN, SELDOM, SERVER, Method, draft_length, served_method, why_no_length, why_plain
 from ...race.models import short_name
-from ...render.verdict import against
 from ...settings import actions
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
@@ -72,11 +71,7 @@ def method_items(dialogue: Dialogue) -> list[MenuItem]:
 
 def _method_item(dialogue: Dialogue, method: Method, heading: str) -> MenuItem:
     name, label = method.name, dialogue.effective_label(method.name)
-    if name == PLAIN:
-        lead = why_plain(dialogue.info)
-    else:
-        ratio = dialogue.speedup(name)
-        lead = f"Last time {against(ratio)[0]}." if ratio else ""
+    lead = why_plain(dialogue.info) if name == PLAIN else ""
     style = LABEL_STYLES.get(label, "$quiet")
     about = " ".join(filter(None, (lead, method.summary, method.pays)))
     return MenuItem(name, name, label, style, method.summary, reason=_reason(dialogue, name), group=heading, about=about)

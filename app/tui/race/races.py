@@ -9,10 +9,10 @@ from textual.widget import Widget
 
 from ....engine.options import find_server
 from ....errors import NotPossible, UserError
-from ...chat.methods import PLAIN
+from ...chat.methods import PLAIN, why_plain
 from ...race.entry import RaceEntry, split_model
 from ...race.race import FEWEST, MOST, Race
-from ...race.subject import race_prompt, suggest_methods, warning
+from ...race.subject import race_prompt, suggest_methods
 from ...settings import actions
 from ..actions.dispatch import is_command, pairs, runs
 from ..actions.export import Exports
@@ -53,7 +53,7 @@ class Races:
 
         dialogue = self.host.dialogue
         text, messages, source = self._subject(prompt)
-        source = " ".join(filter(None, (source, warning(dialogue))))
+        source = " ".join(filter(None, (source, why_plain(dialogue.info))))
         drafters = [name for name, method in dialogue.methods.items() if method.group in ("draft model", "trained")]
         items = [item for item in method_items(dialogue) if not (item.reason and item.id in drafters)]  # they are not loaded
         setup = RaceSetup(items, suggest_methods(dialogue), text, source, self.host.live.keymap)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...chat.pieces import Pieces
+from ...chat.runs import Pieces
 from ...render.inspection import RUN, inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
 from ...text.lines import PAD

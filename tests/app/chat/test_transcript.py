@@ -13,7 +13,7 @@ from specchat.app.chat.about import variables
 from specchat.app.chat.answer_json import answer_json
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Figures, Notice, Prompt, StepLog
-from specchat.app.chat.pieces import Pieces
+from specchat.app.chat.runs import Pieces
 from specchat.app.chat.transcript import Transcript
 from specchat.app.render.blocks import EntryBlock
 from specchat.engine.catalog import Share

@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 
 from specchat.app.chat.compare import Mark
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.chat.pieces import SomePieces
+from specchat.app.chat.runs import SomePieces
 from specchat.app.chat.transcript import Transcript
 from specchat.app.export.formats import FORMATS, Look, SavedChat, chunks, export, target
 from specchat.app.export.html import visible

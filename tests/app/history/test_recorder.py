@@ -14,9 +14,8 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
-from specchat.app.history.chats import Chats
+from specchat.app.history.chats import Chats, chat_settings, resume_settings
 from specchat.app.history.recorder import Recorder
-from specchat.app.history.resume import chat_settings, resume_settings
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import with_command_line
 from specchat.app.tui.actions.history import go_on

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specchat.app.chat.entries import TELLING_STEPS, Answer
 from specchat.app.chat.methods import known_methods
-from specchat.app.chat.pieces import Pieces
+from specchat.app.chat.runs import Pieces
 from specchat.app.render.blocks import TAIL, EntryBlock
 from specchat.app.render.inspection import CONTEXT, LABEL, REFUSED, RUN, inspection_rows, quoted, wrapped
 from specchat.app.render.method_page import method_lines

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from specchat.app.settings import locations
 from specchat.app.settings import toml as dotted
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import read, save
-from specchat.app.settings.precedence import Layers, load_settings, method_changes, read_settings, with_command_line
+from specchat.app.settings.precedence import Layers, load_settings, method_changes, read, read_settings, save, with_command_line
 from specchat.app.settings.toml import rewrite
 from specchat.errors import UserError
 

@@ -15,8 +15,7 @@ from rich.palette import Palette as Colours
 from rich.style import Style
 
 from specchat.app.chat.entries import Answer
-from specchat.app.chat.pieces import Pieces
-from specchat.app.chat.runs import SHADES
+from specchat.app.chat.runs import SHADES, Pieces
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.theming.colouring import COLOURINGS, INKS, effective, ink_name, legend, run_inks, split_blanks
 from specchat.app.theming.themes import COLOURS, FEWER, FORMS, LISTS, SHIPPED, STEPS, TONES, Palette, load_themes, read_theme

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from textual.widgets import Static, TextArea
 
-from specchat.app.settings.file import read
-from specchat.app.settings.precedence import Layers, layers_of, load_settings, read_settings, with_command_line
+from specchat.app.settings.precedence import Layers, layers_of, load_settings, read, read_settings, with_command_line
 from specchat.app.settings.rows import detail
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.settings import SettingsScreen, drawn
