@@ -19,19 +19,7 @@ from ..chat.about import LOADED_WITH, About, SavableChat
 from ..chat.entries import Answer, ChatEntry, Notice, Prompt
 from ..chat.runs import Pieces
 from ..chat.transcript import Fork, Transcript
-from ..saved.chat_json import (
-    BadFile,
-    dump,
-    entry_head,
-    frozen,
-    model_body,
-    pieces_body,
-    read_entry,
-    run_json,
-    settings_body,
-    steps_of,
-    tail_of,
-)
+from ..saved import chat_json
 from ..text.amounts import short_path
 from ..text.cells import fit, one_line
 from . import take_notices
@@ -54,7 +42,6 @@ class Row:
     id: int
     runs: int = 0
     """Number of an answer's runs."""
-    parts: int = 0
     done: bool = True
 
 
@@ -115,17 +102,17 @@ def snapshot(transcript: Transcript, about: About) -> ChatSnapshot:
         for fork in transcript.forks.values()
     ]
     every = [*path, *(entry for fork in forks for end in fork.ends for entry in end)]
-    model = model_body(about)
+    model = chat_json.model_body(about)
     return ChatSnapshot(
         transcript.track,
         path,
         forks,
-        entries={entry: frozen(entry) if isinstance(entry, Answer) else entry for entry in every},
+        entries={entry: chat_json.frozen(entry) if isinstance(entry, Answer) else entry for entry in every},
         title=transcript.track.title,
         model=one_line(str(model.get("name") or model["asked"])),
         about={
             "model": model,
-            "settings": settings_body(about),
+            "settings": chat_json.settings_body(about),
             "load": {name: value for name in LOADED_WITH if (value := getattr(about.selection, name)) is not None},
             "system": transcript.system,
             "specchat": __version__,
@@ -364,7 +351,7 @@ def write(db: sqlite3.Connection, state: ChatSnapshot, identity: Any) -> Written
     forks = [[rows[fork.after].id if fork.after else 0, fork.at, [*map(ids, fork.ends)]] for fork in state.forks]
     order = json.dumps([ids(state.path), forks])
     answers = sum(isinstance(entry, Answer) for entry in state.path)
-    values = (stored(state.model), stored(dump(state.about)), answers, order, chat)
+    values = (stored(state.model), stored(chat_json.dump(state.about)), answers, order, chat)
     db.execute("UPDATE chats SET model = ?, about = ?, answers = ?, ways = ? WHERE id = ?", values)
     if before and any(row is not old_rows.get(entry) for entry, row in rows.items()):
         # A chat that continues is no longer deleted.
@@ -382,19 +369,19 @@ def _write_entry(db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatE
         row = Row(id, done=False)
     done = entry is now
     # The thought is in the parts, and takes long to put together at every flush.
-    head = entry_head(now if done or not isinstance(now, Answer) else replace(now, runs=[]))
+    head = chat_json.entry_head(now if done or not isinstance(now, Answer) else replace(now, runs=[]))
     head.pop("text", None)
     if isinstance(now, Answer):
-        steps = steps_of(now)
+        steps = chat_json.steps_of(now)
         if steps > row.runs:
             token_ids: set[int] = set()
-            runs = ", ".join(run_json(now, index, token_ids) for index in range(row.runs, steps))
-            texts = dump(pieces_body(token_ids, now.pieces if len(now.pieces) else pieces))
+            runs = ", ".join(chat_json.run_json(now, index, token_ids) for index in range(row.runs, steps))
+            texts = chat_json.dump(chat_json.pieces_body(token_ids, now.pieces if len(now.pieces) else pieces))
             part = zlib.compress(stored(f'{{"runs": [{runs}], "pieces": {texts}}}').encode())
-            db.execute("INSERT INTO parts VALUES (?, ?, ?)", (row.id, row.parts, part))
-            row = replace(row, runs=steps, parts=row.parts + 1)
-        head["tail"] = tail_of(now, steps)
-    db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(dump(head)), row.id))
+            db.execute("INSERT INTO parts VALUES (?, ?, ?)", (row.id, row.runs, part))
+            row = replace(row, runs=steps)
+        head["tail"] = chat_json.tail_of(now, steps)
+    db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(chat_json.dump(head)), row.id))
     if done:
         _finish(db, row.id, now)
     return replace(row, done=done)
@@ -416,8 +403,8 @@ def catch_up(db: sqlite3.Connection) -> None:
     writing one, it replaces the text later."""
     for id, body in db.execute("SELECT id, json FROM entries WHERE text IS NULL").fetchall():
         answer = read_row(db, id, None, body)
-        head = {**json.loads(body), **entry_head(answer)}
-        db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(dump(head)), id))
+        head = {**json.loads(body), **chat_json.entry_head(answer)}
+        db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(chat_json.dump(head)), id))
         _finish(db, id, answer)
 
 
@@ -431,8 +418,8 @@ def read_row(db: sqlite3.Connection, id: int, text: str | None, body: str) -> Ch
             more = json.loads(zlib.decompress(part))
             runs += more["runs"]
             pieces |= more["pieces"]
-        return read_entry({**head, "text": text or "", "runs": runs, "pieces": pieces})
-    except (BadFile, zlib.error, ValueError, KeyError, TypeError, RecursionError):
+        return chat_json.read_entry({**head, "text": text or "", "runs": runs, "pieces": pieces})
+    except (chat_json.BadFile, zlib.error, ValueError, KeyError, TypeError, RecursionError):
         answer = Answer(one_line(head["method"]), one_line(head["label"]))
         answer.finish("damaged", text or "")
         return answer

@@ -25,7 +25,6 @@ from itertools import count
 from pathlib import Path
 from threading import RLock
 from time import monotonic, sleep, time
-from typing import TypeAlias
 
 from ... import plain_file
 from ...errors import UserError
@@ -33,8 +32,6 @@ from ..settings.locations import data_folder
 from ..text.amounts import short_path
 from ..text.cells import folded
 from . import notices
-
-NAME = "history.db"
 
 BUSY_SECONDS = 5.0
 """Longest wait for another specchat's write; theirs take milliseconds."""
@@ -44,9 +41,6 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 LEAST_ROOM = 65536
 """Free bytes below which a disk counts as full: SQLite's shared memory takes half of them."""
-
-Identity: TypeAlias = tuple[int, int]
-"""Device and inode of a file."""
 
 VERSION = 8
 """The schema's version, in `PRAGMA user_version`."""
@@ -104,7 +98,7 @@ def searchable(text: str) -> str:
 
 
 def history_file() -> Path:
-    return data_folder() / NAME
+    return data_folder() / "history.db"
 
 
 def damaged(error: Exception) -> bool:
@@ -128,6 +122,12 @@ def trouble(error: Exception, path: Path) -> str:
     )
 
 
+class _NotOurs(sqlite3.DatabaseError):
+    """SQLite's error for a file that is no database."""
+
+    sqlite_errorcode = sqlite3.SQLITE_NOTADB
+
+
 class Store:
     """An open database. It may be used from several threads, one at a time.
 
@@ -140,14 +140,14 @@ class Store:
         UserError: it cannot be used; says why and what to do.
     """
 
-    def __init__(self, path: Path | None = None, *, broken: Identity | None = None, repair: bool = True) -> None:
+    def __init__(self, path: Path | None = None, *, broken: tuple[int, int] | None = None, repair: bool = True) -> None:
         self.path = path or history_file()
         self.lock = RLock()
         self.identity = self._on_disk()
         try:
             try:
                 if broken is not None and broken == self.identity:
-                    raise _not_ours()
+                    raise _NotOurs
                 self.db = self._open()
             except sqlite3.Error as error:
                 if not damaged(error) or not repair:
@@ -206,7 +206,7 @@ class Store:
                     "set SPECCHAT_DATA to another folder."
                 )
             if version not in (0, VERSION):
-                raise _not_ours()
+                raise _NotOurs
             # Not through a descriptor: closing one of a file drops the locks that SQLite has on it, in the whole process.
             with suppress(PermissionError):
                 self.path.chmod(0o600)  # SQLite gives its other files the same mode
@@ -227,7 +227,7 @@ class Store:
         try:
             if not _version(db):  # another specchat may have been faster
                 if db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                    raise _not_ours()
+                    raise _NotOurs
                 for statement in SCHEMA:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {VERSION}")
@@ -238,7 +238,10 @@ class Store:
             raise
 
     def _move_aside(self) -> None:
-        with _alone(self.path.parent):
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with suppress(OSError):  # some network disks have no such locks
+                fcntl.flock(folder, fcntl.LOCK_EX)
             if self.moved:  # another specchat did it
                 return
             stem = f"{self.path.stem}-aside-{datetime.now():%Y-%m-%d-%H%M%S}"
@@ -247,29 +250,20 @@ class Store:
             for suffix in ("-wal", "-shm", ""):
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+        finally:
+            os.close(folder)
         notices.append(
             f"The history is damaged, or an older specchat wrote it. It was moved to {short_path(aside)}, and an empty one was "
             "started."
         )
 
-    def _on_disk(self) -> Identity | None:
+    def _on_disk(self) -> tuple[int, int] | None:
+        """Return the device and inode of the file."""
         try:
             status = self.path.stat()
         except OSError:
             return None
         return status.st_dev, status.st_ino
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lock out other specchats that want to move files in a folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):  # some network disks have no such locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
@@ -293,10 +287,3 @@ def purge(db: sqlite3.Connection) -> None:
 
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _not_ours() -> sqlite3.DatabaseError:
-    """Return SQLite's error for a file that is no database."""
-    error = sqlite3.DatabaseError("not a history")
-    error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
-    return error
