@@ -92,13 +92,6 @@ class Settings(ModelSelection, AnswerOptions):
         when=AT_ONCE,
         title="Notifications",
     )
-    editor: str | None = option(
-        None,
-        "Command of the editor for your message; by default $VISUAL or $EDITOR.",
-        group="Chat",
-        when=AT_ONCE,
-        unset="$VISUAL or $EDITOR",
-    )
     methods: Mapping[str, Values] = field(default_factory=dict)
     """Settings of decoding methods, one table per method."""
     models: Mapping[str, Values] = field(default_factory=dict)

@@ -104,8 +104,6 @@ class Layers:
     read: ReadSettings
     """The file."""
     command_line: Values = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Dotted key → option of the command line."""
     preset: Values = field(default_factory=dict)
     preset_name: str = ""
     chat: Values = field(default_factory=dict)
@@ -170,8 +168,7 @@ class Layers:
 
     def origin(self, key: str) -> Origin:
         """Return the source of a setting's value."""
-        origin = next((origin for origin, values in self.sources() if key in values), DEFAULT)
-        return origin._replace(place=self.names.get(key, origin.place)) if origin.kind == "command line" else origin
+        return next((origin for origin, values in self.sources() if key in values), DEFAULT)
 
 
 def recommended(info: ModelInfo) -> Values:
@@ -199,7 +196,7 @@ def with_command_line(
     names = names or {}
     values = {key: checked(key, value, names.get(key, key)) for key, value in options.items()}
     layers = layers_of(settings)
-    layers = replace(layers, command_line={**layers.command_line, **values}, names={**layers.names, **names})
+    layers = replace(layers, command_line={**layers.command_line, **values})
     if preset is not None:
         layers = layers.with_preset(preset)
         layers = replace(layers, preset={key: value for key, value in layers.preset.items() if key not in values})

@@ -1,4 +1,4 @@
-"""The editor that the settings or the environment name."""
+"""The editor that the environment names."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def alone_in_terminal() -> bool:
     return os.getsid(0) == os.getpid()
 
 
-def editor_command(setting: str | None, environment: Mapping[str, str] | None = None) -> list[str]:
+def editor_command(environment: Mapping[str, str] | None = None) -> list[str]:
     """Return the words of the command that opens an editor.
 
     Args:
-        setting: the editor in the settings, which overrides $VISUAL and $EDITOR.
         environment: variables; those of this process if None.
 
     Raises:
         UserError: there is no such program, or none at all.
     """
     env = os.environ if environment is None else environment
-    for source, text in (("the setting editor", setting), ("$VISUAL", env.get("VISUAL")), ("$EDITOR", env.get("EDITOR"))):
-        if not text or not text.strip():
+    for source in ("$VISUAL", "$EDITOR"):
+        text = env.get(source[1:], "")
+        if not text.strip():
             continue
         try:
             words = shlex.split(text)
@@ -50,4 +50,4 @@ def editor_command(setting: str | None, environment: Mapping[str, str] | None = 
     for name in FALLBACKS:
         if shutil.which(name, path=env.get("PATH")):
             return [name]
-    raise UserError('No editor is set. Set EDITOR=nano in your shell, or editor = "nano" in the settings.')
+    raise UserError("No editor is set. Set EDITOR=nano in your shell.")

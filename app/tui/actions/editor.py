@@ -32,7 +32,7 @@ class ExternalEditor:
         """Edit the draft; after a failure it stays, and a notice says why."""
         box = self.host.box
         try:
-            box.rewrite(self._edit(editor_command(self.host.live.settings.editor), box.text))
+            box.rewrite(self._edit(editor_command(), box.text))
         except UserError as error:
             self.host.tell(f"{error} Your message is unchanged.", "warning")
         except SuspendNotSupported:

@@ -167,7 +167,7 @@ def test_each_value_with_its_source(call: Call, file: Path) -> None:
     assert row(out, "theme") == ["theme", "light", f"{file}"]
     assert row(out, "sampling.temperature") == ["sampling.temperature", "0.7", f"{file}"]
     assert row(out, "method") == ["method", "greedy", f"default of builtin, {file}"]
-    assert row(out, "device") == ["device", "cpu", "--device"]
+    assert row(out, "device") == ["device", "cpu", "command line"]
     assert row(out, "sampling.top_k") == ["sampling.top_k", "5", "preset calm"]
     assert row(out, "max_tokens") == ["max_tokens", "until the context is full", "default"]
     assert row(call("settings", "--model", "other")[1], "method")[2] == "default"

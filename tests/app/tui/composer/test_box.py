@@ -202,18 +202,17 @@ def programs(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("setting", "visual", "editor", "command"),
+    ("visual", "editor", "command"),
     [
-        ("vi -R", "nano", "nano", ["vi", "-R"]),
-        (None, "'my editor' -x", "nano", ["my editor", "-x"]),
-        (" ", "", "vi", ["vi"]),
-        (None, "", "", ["nano"]),
-        ("code", "", "", ["code", "--wait"]),  # its window would open, and the draft be read at once
-        ("code -n -w", "", "", ["code", "-n", "-w"]),
+        ("'my editor' -x", "nano", ["my editor", "-x"]),
+        (" ", "vi", ["vi"]),
+        ("", "", ["nano"]),
+        ("code", "", ["code", "--wait"]),  # its window would open, and the draft be read at once
+        ("code -n -w", "", ["code", "-n", "-w"]),
     ],
 )
-def test_which_editor(programs: str, setting: str | None, visual: str, editor: str, command: list[str]) -> None:
-    assert editor_command(setting, {"PATH": programs, "VISUAL": visual, "EDITOR": editor}) == command
+def test_which_editor(programs: str, visual: str, editor: str, command: list[str]) -> None:
+    assert editor_command({"PATH": programs, "VISUAL": visual, "EDITOR": editor}) == command
 
 
 @pytest.mark.parametrize(
@@ -226,7 +225,7 @@ def test_which_editor(programs: str, setting: str | None, visual: str, editor: s
 )
 def test_what_is_in_the_way_is_a_sentence(tmp_path: Path, environment: dict[str, str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        editor_command(None, {"PATH": str(tmp_path), **environment})
+        editor_command({"PATH": str(tmp_path), **environment})
 
 
 SIZE = (90, 26)
