@@ -91,9 +91,6 @@ def get_method(name: str) -> Method:
     return known_methods().get(name) or Method(name)
 
 
-OTHERS = ("tokens", "nodes", "length")
-"""Names of the draft length in methods that mark no setting as such."""
-
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 """Sizes of a draft in tokens that the draft-length keys go through."""
 
@@ -119,28 +116,15 @@ class DraftLength(NamedTuple):
 
 def draft_length(method: Method, settings: Mapping[str, Any]) -> DraftLength | None:
     """Return the draft length of a method with these settings; None if it has none."""
-    if method.undrafted:
-        return None
     params = {param["name"]: param for param in method.params}
-
-    def counts(bounds: bool | str) -> bool:
-        if isinstance(bounds, bool):
-            return bounds
-        other, _, value = bounds.partition("=")
-        return str(settings.get(other, params[other]["default"])) == value
-
-    marked = [name for name, param in params.items() if counts(param.get("length", False))]
-    name = next(iter(marked or [other for other in OTHERS if other in params]), None)
-    if name is None:
-        return None
-    param = params[name]
-    low = param.get("low")
-    return DraftLength(
-        name,
-        value=int(settings.get(name, param["default"])),
-        low=1 if low is None else int(low),
-        high=int(param.get("high") or BUDGETS[-1]),
-    )
+    for name, param in params.items():
+        # Whether the keys change it, or "other=value": while another setting has that value.
+        other, _, value = str(param.get("length", "")).partition("=")
+        if other == "True" or (value and str(settings.get(other, params[other]["default"])) == value):
+            low, high = param.get("low"), param.get("high")
+            length = int(settings.get(name, param["default"]))
+            return DraftLength(name, length, low=1 if low is None else int(low), high=int(high or BUDGETS[-1]))
+    return None
 
 
 def why_no_length(method: Method) -> str:
@@ -163,15 +147,12 @@ SELDOM = ("recompute", "ngram", "recycle", "lookahead", "jacobi")
 """Methods that others beat nearly everywhere, offered last."""
 
 
-def exits_early(model: str) -> bool:
-    """Whether a model's first layers are trained to draft. Only its name shows it: its files look like any other's."""
-    return model == BUILTIN or "layerskip" in model.lower()
-
-
 def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model: str) -> list[str]:
     """Return the methods worth a try on a model: plain decoding, then those with the same text, the most promising first."""
     trained = [name for name, method in methods.items() if method.group == "trained" and method.label == "identical"]
-    left_out = {*unavailable, *(() if exits_early(model) else ("early-exit",))}
+    # Its files look like any other's: only the name shows that a model's first layers are trained to draft.
+    early_exit = model == BUILTIN or "layerskip" in model.lower()
+    left_out = {*unavailable, *(() if early_exit else ("early-exit",))}
     # The built-in model is so small that its trained drafters, a fifth of it, pay less than the first two.
     first = PROMISING[:2] if model == BUILTIN else ()
     ranked = dict.fromkeys((PLAIN, *first, *trained, *PROMISING))

@@ -37,7 +37,7 @@ from ..chat.runs import Pieces, Run, join_text
 from ..chat.transcript import Transcript
 from ..render.verdict import verdict_text
 from ..settings.fields import Settings
-from ..settings.precedence import with_recommended
+from ..settings.precedence import layers_of, recommended
 from ..terminal.ansi import DIM, RESET, Depth, colour_depth, run_colour
 from ..terminal.output import Notes, stdout
 from ..terminal.piped import is_piped, read_all
@@ -372,7 +372,8 @@ class _Run:
     def _loaded(self, event: Loaded) -> None:
         """Ask the loaded model for the answer."""
         request = self.request
-        settings = with_recommended(request.settings, event.model)
+        layers = replace(layers_of(request.settings), makers=recommended(event.model))
+        settings = replace(request.settings, sampling=layers.settings().sampling)
         answer = self.answer
         self.info = event.model
         answer.weights = event.model.weights

@@ -191,43 +191,44 @@ _SYMBOLS = {**_SIGNS, "left": "←", "right": "→", "up": "↑", "down": "↓"}
 def display(keys: str) -> str:
     """Write the first of several keys as the bar shows it: `^n`, `F2`, `esc`."""
     key = keys.split(",")[0].strip()
-    if key.startswith("ctrl+") and len(key) == 6:
-        return f"^{key[-1]}"
-    return _key(key)
+    return f"^{key[-1]}" if key.startswith("ctrl+") and len(key) == 6 else spell(key)
+
+
+def mapped_keys(id: str, keymap: Mapping[str, str]) -> str:
+    """Return a binding's keys, separated by commas. `keymap` has those that are not the default, by id of the binding."""
+    return keymap.get(id) or _DEFAULTS.get(id, "")
 
 
 def shown_keys(id: str, keymap: Mapping[str, str]) -> str:
     """Write a binding's first key as the bar shows it; in place of one with alt, which not every terminal sends, the keys after
-    the leader. `keymap` has the keys that are not the default, by id of the binding."""
-    first = keymap.get(id) or _DEFAULTS[id]
-    return (after_leader(id, keymap) if first.startswith("alt+") else "") or display(first)
+    the leader."""
+    keys = mapped_keys(id, keymap)
+    return (after_leader(id, keymap) if keys.startswith("alt+") else "") or display(keys)
 
 
 def after_leader(id: str, keymap: Mapping[str, str]) -> str:
     """Write the leader key and a binding's letter as the bar shows them: `^o m`; empty without a letter."""
-    letter = keymap.get(f"leader_{id}") or _DEFAULTS.get(f"leader_{id}", "")
+    letter = mapped_keys(f"leader_{id}", keymap)
     return f"{shown_keys('leader', keymap)} {display(letter)}" if letter else ""
-
-
-def spell(keys: str) -> str:
-    """Write keys for the help: `ctrl+j · shift+enter`."""
-    return " · ".join(_key(key.strip()) for key in keys.split(","))
-
-
-def _key(key: str) -> str:
-    """Write a key as people do: `alt+equals_sign` is alt+=."""
-    *held, last = key.split("+")
-    if last[:1] == "f" and last[1:].isdigit():
-        last = last.upper()
-    # `ctrl+up` stays in words: an arrow behind a plus sign reads badly.
-    return "+".join([*held, _SIGNS.get(last, last if held else _SYMBOLS.get(last, last))])
 
 
 def every_way(key: KeyBinding, keymap: Mapping[str, str]) -> str:
     """Write a binding's keys for the help, and the first after the leader key: `alt+m · ctrl+o m`."""
-    direct = spell(keymap.get(key.id) or key.keys)
-    letter = (keymap.get(f"leader_{key.id}") or _DEFAULTS.get(f"leader_{key.id}", "")).split(",")[0].strip()
-    return f"{direct} · {spell(keymap.get('leader') or _DEFAULTS['leader'])} {_key(letter)}" if letter else direct
+    letter = mapped_keys(f"leader_{key.id}", keymap).split(",")[0]
+    leader = f"{spell(mapped_keys('leader', keymap))} {spell(letter)}" if letter else ""
+    return " · ".join(filter(None, (spell(mapped_keys(key.id, keymap)), leader)))
+
+
+def spell(keys: str) -> str:
+    """Write keys for the help: `ctrl+j · shift+enter`, `alt+=`."""
+    spelled = []
+    for key in keys.split(","):
+        *held, last = key.strip().split("+")
+        if last[:1] == "f" and last[1:].isdigit():
+            last = last.upper()
+        # `ctrl+up` stays in words: an arrow behind a plus sign reads badly.
+        spelled.append("+".join([*held, _SIGNS.get(last, last if held else _SYMBOLS.get(last, last))]))
+    return " · ".join(spelled)
 
 
 def is_typed(binding: str, key: str) -> bool:

@@ -40,7 +40,7 @@ def themes_folder() -> Path:
 
 def theme_names() -> list[str]:
     """List every theme that `theme` may name: those that ship, and the user's own in the config folder."""
-    folders = (package_folder() / "themes", themes_folder())
+    folders = (Path(__file__).resolve().parents[2] / "themes", themes_folder())
     return sorted({file.stem for folder in folders for file in folder.glob("*.toml")})
 
 
@@ -57,11 +57,6 @@ def exports_folder() -> Path:
 def first_start() -> bool:
     """Whether specchat is used here for the first time: there are neither settings nor data."""
     return not settings_file().exists() and not data_folder().exists()
-
-
-def package_folder() -> Path:
-    """Return the folder of specchat itself: a clone's root, or the installed package."""
-    return Path(__file__).resolve().parents[2]
 
 
 def all_locations() -> Mapping[str, Path]:

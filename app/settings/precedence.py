@@ -176,11 +176,6 @@ def recommended(info: ModelInfo) -> Values:
     return {f"sampling.{name}": value for name, value in info.sampling.items() if name in SAMPLING}
 
 
-def with_recommended(settings: Settings, info: ModelInfo) -> Settings:
-    """Return settings with the sampling that the model's makers recommend, where none was chosen."""
-    return replace(settings, sampling=replace(layers_of(settings), makers=recommended(info)).settings().sampling)
-
-
 def with_command_line(
     settings: Settings, options: Values, names: Mapping[str, str] | None = None, preset: str | None = None
 ) -> Settings:
