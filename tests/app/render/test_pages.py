@@ -539,30 +539,19 @@ def piece(token: int) -> str:
     return WORDS[token % len(WORDS)] or f"⟨{token}⟩"
 
 
-BRANCHING = StepRecord(
-    "fusion",
-    [1, 2, 3, 0],
-    drafted=8,
-    accepted=3,
-    nodes=9,
-    tree_tokens=[0, 1, 4, 2, 3, 5, 6, 7, 8],
-    tree_parents=[-1, 0, 0, 1, 3, 4, 5, 6, 6],
-    path=[0, 1, 3, 4],
-    probs=[0.93, 0.02, 0.8, 0.99, 0.1, 0.5, 0.3, 0.2, 0.64],
-)
+BRANCHES: Any = {"tree_tokens": [0, 1, 4, 2, 3, 5, 6, 7, 8], "tree_parents": [-1, 0, 0, 1, 3, 4, 5, 6, 6], "path": [0, 1, 3, 4]}
+PROBS = [0.93, 0.02, 0.8, 0.99, 0.1, 0.5, 0.3, 0.2, 0.64]
+BRANCHING = StepRecord("fusion", [1, 2, 3, 0], drafted=8, accepted=3, nodes=9, **BRANCHES, probs=PROBS)
+DRAWN = "● ␣the\n┠─× ␣old\n┃ ␣lamp ␣and ␣wrote\n┠─× ␣a ␣poem\n┃   ├─ ␣about\n┃   └─ ␣of\n┗━ ␣the"
 
 
 def shape(rows: list[TreeRow]) -> str:
     return "\n".join(row.text for row in rows)
 
 
-def unwatched(step: StepRecord) -> StepRecord:
-    return replace(step, probs=[])
-
-
 def test_a_branching_tree() -> None:
-    rows = tree_rows(StepTree.of(unwatched(BRANCHING), 0), piece, 40)
-    assert shape(rows) == ("● ␣the\n┠─× ␣old\n┃ ␣lamp ␣and ␣wrote\n┠─× ␣a ␣poem\n┃   ├─ ␣about\n┃   └─ ␣of\n┗━ ␣the")
+    rows = tree_rows(StepTree.of(replace(BRANCHING, probs=[]), 0), piece, 40)
+    assert shape(rows) == DRAWN
     assert all(row.prob is None for row in rows)
     assert [span.role for span in rows[2].spans if span.text.strip()] == ["trunk", "path", "path", "path"]
     assert [span.role for span in rows[1].spans] == ["trunk", "guide", "cross", "branch"]
@@ -587,9 +576,7 @@ def test_a_watched_tree_has_a_row_for_each_accepted_token() -> None:
 def test_little_room_folds() -> None:
     tree = StepTree.of(BRANCHING, 0)
     rows = tree_rows(tree, piece, 40, 7)
-    assert shape(rows) == (
-        "● ␣the\n┠─× ␣old\n┃ ␣lamp ␣and ␣wrote\n┠─× ␣a ␣poem\n┃   ├─ ␣about\n┃   └─ ␣of\n┗━ ␣the"
-    )  # all of it, the path on one row
+    assert shape(rows) == DRAWN  # all of it, the path on one row
     assert rows[2].prob == pytest.approx(0.93 * 0.8 * 0.99)
     assert shape(tree_rows(tree, piece, 40, 5)) == ("● ␣the\n┠─× ␣old\n┃ ␣lamp ␣and ␣wrote\n┠─× ␣a ␣poem … 2 more\n┗━ ␣the")
     assert shape(tree_rows(tree, piece, 40, 3)) == "● ␣the\n┃ … 8 more\n┗━ ␣the"
@@ -628,18 +615,10 @@ def test_beams_live_and_die() -> None:
     tree = StepTree.of(step, 0)
     assert tree.beams == [3, 5, 6]
     rows = tree_rows(tree, piece, 30)
-    assert shape(rows) == "\n".join(
-        (
-            "● ␣the",
-            f"┠─× {piece(7).replace(' ', '␣')}",
-            "┃ ␣lamp",
-            f"┠── {piece(4).replace(' ', '␣')}",
-            f"┃   ├─ {piece(5).replace(' ', '␣')}",
-            f"┃   └─ {piece(6).replace(' ', '␣')}",
-            "┠── ␣and ␣wrote",
-            "┗━ 3 texts open",
-        )
-    )
+    old, a, poem = ((piece(token).replace(" ", "␣")) for token in (4, 5, 6))
+    last = piece(7).replace(" ", "␣")
+    drawn = f"● ␣the\n┠─× {last}\n┃ ␣lamp\n┠── {old}\n┃   ├─ {a}\n┃   └─ {poem}\n┠── ␣and ␣wrote\n┗━ 3 texts open"
+    assert shape(rows) == drawn
     shares = [None if row.prob is None else round(row.prob, 3) for row in rows]
     assert shares == [None, None, None, 0.75, 0.5, 0.25, 0.25, None]
     over = StepRecord("beam", [1], "", nodes=3, tree_tokens=[0, 1, 2], tree_parents=[-1, 0, 0], path=[0, 1])

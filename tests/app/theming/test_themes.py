@@ -248,11 +248,6 @@ def test_the_documentation_names_every_theme_and_has_a_complete_example(write: A
     assert read_theme(write("whole", whole)).colours == load_themes()[0]["dark"].colours
 
 
-async def ask_and_answer(pilot: Any, engine: Any, make_steps: Make) -> None:
-    """Ask a question and have it answered."""
-    await ask(pilot, engine, "How does prompt lookup work?", make_steps())
-
-
 def styles(app: Any) -> list[Style]:
     """Styles of the visible segments of the answer's text, from top to bottom."""
     view = app.chat_screen.view
@@ -286,9 +281,7 @@ def test_the_legend_is_the_scale_in_words() -> None:
 
 
 def test_blanks_around_a_run_are_gaps() -> None:
-    assert split_blanks("  a b ") == ("  ", "a b", " ")
-    assert split_blanks("ab") == ("", "ab", "")
-    assert split_blanks("  ") == ("  ", "", "")
+    assert [split_blanks(text) for text in ("  a b ", "ab", "  ")] == [("  ", "a b", " "), ("", "ab", ""), ("  ", "", "")]
 
 
 def test_without_colours_runs_are_underlined() -> None:
@@ -298,7 +291,7 @@ def test_without_colours_runs_are_underlined() -> None:
 
 async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=(100, 24)) as (app, pilot):
-        await ask_and_answer(pilot, engine, make_steps)
+        await ask(pilot, engine, "How does prompt lookup work?", make_steps())
         app.chat_screen.input.put("a draft")
         by_colouring = {}
         for colouring in ("off", "length"):
