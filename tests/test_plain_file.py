@@ -10,7 +10,7 @@ import pytest
 from specchat import plain_file
 from specchat.app.cli.bench.items import read_items
 from specchat.app.saved.chat_json import read_chat
-from specchat.app.settings import file as settings_file
+from specchat.app.settings import precedence as settings_file
 from specchat.app.theming import themes
 from specchat.backends import UserError, load_model
 from specchat.backends.transcripts import scan_transcripts
