@@ -14,8 +14,8 @@ from typing import Any
 from PIL import Image
 from textual.pilot import Pilot
 
+from specchat.app.race.entry import race_prompt
 from specchat.app.race.race import Race
-from specchat.app.race.subject import race_prompt
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import with_command_line
 from specchat.app.tui.app import SpecchatApp

@@ -1,4 +1,5 @@
-"""The entries of a race: a method with its settings, on the chat's model or on another one; and their notation."""
+"""The entries of a race: a method with its settings, on the chat's model or on another one; their notation, and suggestions for
+them and for the prompt."""
 
 from __future__ import annotations
 
@@ -7,6 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...engine.options import BACKENDS, ModelInfo
+from ..chat.dialogue import Dialogue
+from ..chat.entries import Prompt
+from ..chat.methods import PLAIN
+from ..chat.transcript import Transcript
 from ..text.cells import one_line
 
 RUNTIMES = tuple(name for name in BACKENDS if name != "auto")
@@ -67,3 +72,37 @@ def split_prompt(rest: str) -> tuple[str, str, str]:
             if ends or "@" not in word:
                 return rest[:at], ":", rest[at + 1 :]
     return rest, "", ""
+
+
+LANES = 3
+"""Suggested number of lanes: as many as fit side by side in a usual terminal."""
+
+
+def suggest_methods(dialogue: Dialogue) -> list[str]:
+    """Suggest methods: plain decoding, the method in force, and those worth a try."""
+    if dialogue.info.server:
+        return dialogue.shortlist()[:LANES]
+    able = [name for name in dialogue.methods if name not in dialogue.unavailable]
+    rivals = [name for name in (dialogue.method, *dialogue.shortlist()) if name in able and drafts(dialogue, name)]
+    methods = list(dict.fromkeys((*(name for name in able if name == PLAIN), *rivals)))[:LANES]
+    return methods if len(methods) > 1 else able[:2]
+
+
+def drafts(dialogue: Dialogue, method: str) -> bool:
+    """Whether a method can be faster than plain decoding."""
+    return dialogue.methods[method].group != "plain"
+
+
+def race_prompt(dialogue: Dialogue, text: str | None) -> tuple[str, list[dict[str, str]]] | None:
+    """Return the prompt of a race and its messages: `text` as the chat's next message, or (None) the last message that was
+    sent, with the chat before it. None if there is no prompt."""
+    entries = list(dialogue.transcript.entries)
+    if text is not None:
+        entries.append(Prompt(text))
+    while entries and not isinstance(entries[-1], Prompt):
+        entries.pop()
+    match entries:
+        case [*_, Prompt(text)]:
+            return text, Transcript(entries, dialogue.transcript.system).messages()
+        case _:
+            return None

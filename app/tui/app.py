@@ -37,7 +37,7 @@ from .actions.rewrite import MessageEdit, Retries
 from .actions.settings import SettingsCommands
 from .actions.switch import Switches
 from .chat.screen import ChatScreen
-from .chat.status import StatusLine
+from .chat.widgets import StatusLine
 from .composer.box import PromptInput
 from .driver import Terminal
 from .keys import KeyContext
@@ -187,13 +187,6 @@ class SpecchatApp(TerminalApp):
             self.chat_screen.recall.leave()
         super()._handle_exception(error)
 
-    @on(TranscriptView.Turned)
-    def _turned(self, event: TranscriptView.Turned) -> None:
-        try:
-            self.retries.turn(event.step, event.index)
-        except UserError as error:
-            self.refuse(error)
-
     def expect_events(self) -> None:
         """Resume frames, as the engine works."""
         if self._frames is not None:
@@ -250,16 +243,13 @@ class SpecchatApp(TerminalApp):
             self.themes.use(after.theme)
         if before.colours != after.colours:
             self.chat_screen.recolour(parse_colouring(after.colours))
-            if race is not None:
-                race.set_colouring(self.view.colouring)
         if before.pace != after.pace:
             self.dialogue.set_pace(after.pace)
             if race is not None:
                 race.race.set_pace(after.pace)
-        if before.thoughts != after.thoughts:
-            self.view.thoughts = parse_thoughts(after.thoughts)
-            if race is not None:
-                race.set_thoughts(self.view.thoughts)
+        self.view.thoughts = parse_thoughts(after.thoughts)
+        if race is not None:
+            race.refresh_race(now=True)
         if before.keymap != after.keymap:
             self.set_keymap(dict(after.keymap))
             for id in ("#keys", "#status", "#panel"):

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from ..settings.actions import BY_ID
 from ..settings.keymap import ALL, LEADER, KeyBinding, display, shown_keys
 from ..theming.colouring import Colouring, legend_line
-from .closing import ClosingScreen
+from .terminal_app import ClosingScreen
 
 KEYS = {key.id: key for key in ALL}
 """Every binding by its id."""

@@ -1,4 +1,4 @@
-"""A Textual app for any terminal: sizes, safe output, notices, and work in threads. Independent of the chat."""
+"""A Textual app for any terminal: sizes, screens, safe output, notices, and work in threads. Independent of the chat."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.console import RenderableType
 from rich.segment import Segment
 from textual import events
 from textual.app import ActionError, App
+from textual.await_complete import AwaitComplete
 from textual.color import Color
 from textual.dom import DOMNode
 from textual.driver import Driver
@@ -51,6 +52,7 @@ class Harmless(LineFilter):
 
 
 T = TypeVar("T")
+Result = TypeVar("Result")
 
 LEAST = Size(20, 6)
 """Smallest size that screens are laid out for: header, two lines of text, the input box and the keys."""
@@ -75,6 +77,35 @@ class Key(events.Key):
 
     def copy(self) -> Key:
         return Key(self.key, self.character)
+
+
+class ClosingScreen(Screen[Result]):
+    """A screen that closes once; keys pressed after the one that closed it go to the screen below.
+
+    Textual queues events: keys pressed before the screen left the stack still reach it, and a second `dismiss` would close
+    the screen below, or end the app.
+    """
+
+    @property
+    def closed(self) -> bool:
+        """Whether the screen has left the stack."""
+        return self not in self.app.screen_stack
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """Close with an answer, and close the screens above; do nothing once it is closed."""
+        if self.closed:
+            return AwaitComplete()
+        while self.app.screen is not self:
+            self.app.screen.dismiss(None)
+        return super().dismiss(result)
+
+    async def on_event(self, event: events.Event) -> None:
+        if not (isinstance(event, events.InputEvent | events.Paste) and self.closed):
+            await super().on_event(event)
+        elif isinstance(event, events.Key):
+            self.app.post_message(type(event)(event.key, event.character))
+        elif isinstance(event, events.Paste):
+            self.app.post_message(events.Paste(event.text))
 
 
 class TerminalApp(App[None]):

@@ -7,7 +7,6 @@ from typing import Any
 from textual import _xterm_parser
 from textual.app import App
 from textual.content import Content
-from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.keys import _character_to_key
 from textual.notifications import Notification
@@ -31,10 +30,6 @@ PRIVATE: dict[type, tuple[str, ...]] = {
     XTermParser: ("_sequence_to_key_events",),
 }
 """Class → its private members in use."""
-
-
-def driver_of(app: App[Any]) -> Driver | None:
-    return app._driver
 
 
 def notices_of(app: App[Any]) -> list[Notification]:

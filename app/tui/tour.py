@@ -17,8 +17,8 @@ from textual.worker import Worker
 from ...errors import counted
 from ..chat.entries import Answer
 from ..chat.methods import get_method
+from ..race.entry import drafts, race_prompt, suggest_methods
 from ..race.race import FEWEST, Race
-from ..race.subject import drafts, race_prompt, suggest_methods
 from ..render.verdict import against
 from ..settings import actions
 from ..settings.keymap import shown_keys

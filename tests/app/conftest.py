@@ -173,8 +173,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def snap_compare(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Pictures of what is there, whatever the clock says: nothing pulses or goes away, and each change is drawn at once."""
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.tui.chat.status.FIGURES_SECONDS", 0)
+    monkeypatch.setattr("specchat.app.tui.chat.widgets.FLASH_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.tui.chat.widgets.FIGURES_SECONDS", 0)
     monkeypatch.setattr("specchat.app.tui.race.screen.FIGURES_SECONDS", 0)
     monkeypatch.setattr("specchat.app.tui.chat.side_panel.UPDATE_SECONDS", 0)
     return snap_compare

@@ -38,14 +38,10 @@ from ..composer.starters import TOUR, Starter
 from ..host import Host
 from ..keys import KeyBar, KeyContext, bindings_of
 from ..tour import Caption, TourStart
-from ..transcript.inspector import Inspector
 from ..transcript.view import TranscriptView
-from .header import ChatHeader
-from .key_contexts import chat_keys, tour_keys
+from .chat_keys import TranscriptKeys, chat_keys, tour_keys
 from .side_panel import PAGES, SidePanel
-from .status import StatusLine
-from .transcript_keys import TranscriptKeys
-from .welcome import Welcome
+from .widgets import ChatHeader, Inspector, StatusLine, Welcome
 
 
 class Dock(Vertical):
@@ -152,7 +148,7 @@ class ChatScreen(Screen[None]):
         self.input.placeholder = BEGIN if self.dialogue.completes else ASK
         self.view.can_focus = not empty
         cursor = self.view.cursor
-        stepping = self.dialogue.paused and cursor.by_keys and cursor.at_end
+        stepping = self.dialogue.paused and cursor.active and cursor.at_end
         self.view.update_text()
         if stepping:
             cursor.move("last")
@@ -311,7 +307,7 @@ class ChatScreen(Screen[None]):
             keys = shown_keys("scroll_end", self._keymap)
             hint.update(Content.assemble("↓ new text  " if event.fresh else "↓ end  ", (keys, "bold")))
         # During inspection more text below is no news, unless it is fresh.
-        useful = event.fresh or hint.has_class("-shown") or not self.view.cursor.by_keys
+        useful = event.fresh or hint.has_class("-shown") or not self.view.cursor.active
         hint.set_class(not event.following and useful, "-shown")
 
     @on(TranscriptView.Inspected)
@@ -330,10 +326,7 @@ class ChatScreen(Screen[None]):
                 self.query_one("#below").styles.offset = (0, 0)
             return
         strip.tell(view, self.dialogue.pieces)
-        rows = strip_rows(view.size.height)
-        at_top = cursor.strip_at_top
-        strip.styles.offset = (0, rows - view.size.height if at_top else 0)
-        self.query_one("#below").styles.offset = (0, 0 if at_top else -rows)
+        self.query_one("#below").styles.offset = (0, -strip_rows(view.size.height))
         strip.display = True
 
     def on_click(self, event: events.Click) -> None:
@@ -361,7 +354,7 @@ class ChatScreen(Screen[None]):
     def action_cancel(self) -> None:
         if self.suggestions.close():
             return
-        if self.view.cursor.by_keys:
+        if self.view.cursor.active:
             self.transcript_keys.inspect()
             return
         if self.focused is not self.input:

@@ -11,8 +11,8 @@ from textual.message import Message
 from textual.screen import ModalScreen
 
 from ...text.cells import width
-from ..closing import ClosingScreen, Result
 from ..keys import Hint, KeyContext, hints, shown
+from ..terminal_app import ClosingScreen, Result
 
 CORNERS = 6
 """Cells of an edge besides its text: at each end a corner, a line and a blank."""

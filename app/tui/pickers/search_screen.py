@@ -14,8 +14,8 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from ...settings.keymap import HELP, LISTS, shown_keys
-from ..closing import Result
 from ..keys import KEYS, Hint, bindings_of, hints
+from ..terminal_app import Result
 from .framed import FramedScreen
 from .pick_list import Item, PickList
 

@@ -42,8 +42,6 @@ class PaneTitle(Widget):
         if figures.place is not None:
             style = "bold $background on $success" if figures.place == 1 else "bold $foreground on $panel"
             right = [(f" {PLACES[figures.place - 1]} ", style)]
-        elif figures.paused:
-            right = [("‖ ", "bold $accent on $panel")]
         used = 4 + sum(len(text) for text, _ in right)
         label = f" {figures.label} " if figures.label else " "
         # The model takes the cells after the method, and at least half of the row.

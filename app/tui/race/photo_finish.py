@@ -71,11 +71,6 @@ class Column(NamedTuple):
         return " " * (2 + self.cells - width(self.texts[row])) + self.texts[row], self.style
 
 
-def too_close(rows: Sequence[LaneFigures]) -> bool:
-    """Whether several panes share the first place."""
-    return sum(row.place == 1 for row in rows) > 1
-
-
 class PhotoFinish(Widget):
     """The chart of the results."""
 

@@ -10,9 +10,8 @@ from textual.widget import Widget
 from ....engine.options import find_server
 from ....errors import NotPossible, UserError
 from ...chat.methods import PLAIN, why_plain
-from ...race.entry import RaceEntry, split_model
+from ...race.entry import RaceEntry, race_prompt, split_model, suggest_methods
 from ...race.race import FEWEST, MOST, Race
-from ...race.subject import race_prompt, suggest_methods
 from ...settings import actions
 from ..actions.dispatch import is_command, pairs, runs
 from ..actions.export import Exports
@@ -98,22 +97,16 @@ class Races:
                 continue
             merged = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
             entries.append(RaceEntry(name, merged, model, backend))
-        if len(entries) == 1:
-            entries.insert(0, self._rival(entries[0]))
+        if len(entries) == 1:  # against the same method on the chat's model, else plain decoding
+            only = entries[0]
+            rivals = [name for name in (only.method, *suggest_methods(dialogue)) if only.key or name != only.method]
+            rival = next((name for name in rivals if name in dialogue.methods and name not in dialogue.unavailable), None)
+            if rival is None:
+                raise UserError("This model has only one method. Add another model to race against, as in greedy@MODEL.")
+            entries.insert(0, RaceEntry(rival, only.settings) if rival == only.method else self.entry(rival))
         if len(entries) > MOST:
             raise UserError(f"A race has {FEWEST} to {MOST} panes, not {len(entries)}. Leave some out.")
         return entries
-
-    def _rival(self, entry: RaceEntry) -> RaceEntry:
-        """Choose an opponent for a single entry: the same method on the chat's model if the entry's is another, else plain
-        decoding."""
-        dialogue = self.host.dialogue
-        if entry.key and entry.method not in dialogue.unavailable:
-            return RaceEntry(entry.method, entry.settings)
-        rival = next((name for name in suggest_methods(dialogue) if name != entry.method or entry.key), None)
-        if rival is None:
-            raise UserError("This model has only one method. Add another model to race against, as in greedy@MODEL.")
-        return self.entry(rival)
 
     def _must_be_possible(self) -> None:
         dialogue = self.host.dialogue

@@ -8,23 +8,23 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
+from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import Static
 
 from ...race.race import Race
 from ...race.record import RaceRecord
 from ...render.numbers_page import SURE
-from ...render.thoughts import Thoughts
 from ...settings.keymap import RACE
 from ...text.amounts import pace_of
-from ...text.cells import fit, one_line
+from ...text.cells import one_line
 from ...theming.colouring import Colouring, effective, legend_line
-from ..closing import ClosingScreen
 from ..host import Host
 from ..keys import KeyBar, KeyContext, bindings_of, hints
+from ..terminal_app import ClosingScreen
 from .pane import RacePane
-from .photo_finish import PhotoFinish, too_close
+from .photo_finish import PhotoFinish
 from .state import lane_figures, standings
 
 SIDE_BY_SIDE = 36
@@ -37,34 +37,29 @@ LEGEND_FROM = 110
 """Fewest cells of a header with a legend."""
 
 
-class RaceHeader(Widget):
+class RaceHeader(Horizontal):
     """The line at the top: prompt, legend, and the state of the race."""
 
-    DEFAULT_CSS = "RaceHeader { height: 1; padding: 0 1; background: $surface; color: $quiet; }"
+    DEFAULT_CSS = """
+    RaceHeader {
+        height: 1; padding: 0 1; background: $surface;
+        & > Static { text-wrap: nowrap; text-overflow: ellipsis; }
+        & > #prompt { width: 1fr; }
+        & > #state { width: auto; padding: 0 0 0 3; }
+    }
+    """
 
     def __init__(self, prompt: str) -> None:
-        super().__init__()
-        self._prompt = one_line(prompt)
-        self._colouring: Colouring = "off"
-        self.state: tuple[str, str] = ("", "")
+        title = Content.assemble(("race", "bold $primary"), ("  ·  ", "$faint"), (one_line(prompt), "$foreground"))
+        self._status = Static(id="state")
+        super().__init__(Static(title, id="prompt"), self._status)
+        self.state: tuple[str, str, Colouring] = ("", "", "off")
 
-    def say(self, text: str, style: str) -> None:
-        if self.state != (text, style):
-            self.state = (text, style)
-            self.refresh()
-
-    def set_colouring(self, colouring: Colouring) -> None:
-        self._colouring = colouring
-        self.refresh()
-
-    def render(self) -> Content:
-        left, right = Content.styled("race", "bold $primary"), Content.styled(*self.state)
-        if self.size.width >= LEGEND_FROM:
-            right = Content.assemble(*legend_line(self._colouring), "   ", right)
-        room = self.size.width - left.cell_length - right.cell_length - 8
-        if room > 8:
-            left = Content.assemble(left, ("  ·  ", "$faint"), (fit(self._prompt, room), "$foreground"))
-        return Content.assemble(left, " " * max(1, self.size.width - left.cell_length - right.cell_length), right)
+    def say(self, text: str, style: str, colouring: Colouring) -> None:
+        state = (text, style, colouring if self.app.size.width >= LEGEND_FROM else "off")
+        if state != self.state:
+            self.state = state
+            self._status.update(Content.assemble(*legend_line(state[2]), ("   ", ""), (text, style)))
 
 
 class RaceScreen(ClosingScreen[None]):
@@ -111,8 +106,6 @@ class RaceScreen(ClosingScreen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        self.set_colouring(self._host.view.colouring)
-        self.set_thoughts(self._host.view.thoughts)
         self.refresh_race(now=True)
 
     # Drawing
@@ -132,9 +125,11 @@ class RaceScreen(ClosingScreen[None]):
         for pane, racer in zip(self.panes, race.racers, strict=True):
             unknown = racer.done and racer.answer.figures.certainty == "unknown"  # a server does not show its passes
             figures = lane_figures(race, racer) if full else pane.foot.figures
+            pane.text.colouring = self._host.view.colouring
+            pane.text.thoughts = self._host.view.thoughts
             pane.show(figures, racer.answer, racer.error or (SURE["unknown"] if unknown else ""))
         if full:
-            self._header.say(*self._status())
+            self._header.say(*self._status(), effective(self._host.view.colouring, self.app.no_color))
             self._keys.key_context = self.key_context
             over = not (race.running or race.settling)
             if over:
@@ -154,7 +149,7 @@ class RaceScreen(ClosingScreen[None]):
             return f"● {pace_of(race.pace) if race.pace else 'racing'}", "$success"
         if race.settling:
             return f"● round {race.round}", "$success"
-        return "photo finish" if too_close(standings(race)) else "finished", "bold $primary"
+        return "finished", "bold $primary"
 
     @property
     def key_context(self) -> KeyContext:
@@ -196,11 +191,9 @@ class RaceScreen(ClosingScreen[None]):
         self.refresh_race(now=True)
 
     def action_pause(self) -> None:
-        if not self.race.running:
-            self._host.tell("Nothing is running. r runs the race again.")
-        elif self.race.served:
+        if self.race.served:
             self._host.tell("A server's answer cannot be paused; esc stops it.")
-        else:
+        elif self.race.running:
             self.race.pause()
             self._host.expect_events()
             self.refresh_race(now=True)
@@ -210,15 +203,6 @@ class RaceScreen(ClosingScreen[None]):
             self._host.tell("There is nothing to export yet: no pane has any text.")
             return
         self._export(self.race.record())
-
-    def set_colouring(self, colouring: Colouring) -> None:
-        self._header.set_colouring(effective(colouring, self.app.no_color))
-        for pane in self.panes:
-            pane.text.colouring = colouring
-
-    def set_thoughts(self, thoughts: Thoughts) -> None:
-        for pane in self.panes:
-            pane.text.thoughts = thoughts
 
     def action_scroll_texts(self, direction: int) -> None:
         for pane in self.panes:

@@ -54,7 +54,6 @@ class LaneFigures:
     mark_style: str = "$quiet"
     place: int | None = None
     running: bool = False
-    paused: bool = False
     slowed: bool = False
     """Whether the race is in slow motion, where passes replace the clock."""
     line: int = 0
@@ -97,7 +96,6 @@ def lane_figures(race: Race, racer: Racer) -> LaneFigures:
         mark_style=mark_style,
         place=race.place(racer),
         running=not racer.done,
-        paused=race.paused and not racer.done,
         slowed=race.slowed,
         line=line,
         arrival=racer.clock.time(line, race.unit) if racer.through else 0.0,

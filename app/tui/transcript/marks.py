@@ -27,8 +27,7 @@ SIGN = "┃"
 
 
 class RunCursor:
-    """The run under the mouse, which is inspected in passing, or the one that keys move to: they take the focus and keep the
-    run in sight."""
+    """The inspected run, which keys and clicks move. It is kept in sight, above the strip about it."""
 
     def __init__(self, view: TranscriptView) -> None:
         self.view = view
@@ -36,12 +35,15 @@ class RunCursor:
         """Block and index of the inspected run, if any."""
         self.place: Place | None = None
         """Rows of the run."""
-        self.by_keys = False
-        """Whether keys move it."""
         self.at_end = False
         """Whether it was on the last run when the text last grew."""
         self._cell = 0  # column for moves up and down
         self._followed = False  # whether the view followed the end before
+
+    @property
+    def active(self) -> bool:
+        """Whether a run is inspected."""
+        return self.spot is not None
 
     @property
     def answer(self) -> Answer | None:
@@ -65,23 +67,16 @@ class RunCursor:
             return "⏎"
         return "␣" if text.isspace() else "◌"
 
-    # By keys
-
-    def _make_room(self) -> None:
-        self.view.make_room(strip_rows(self.view.size.height) if self.by_keys else 0)
-
     def start(self, spot: RunSpot | None = None) -> bool:
-        """Move to a run, else to the mouse's, else to the last one in sight; False if there is none."""
+        """Move to a run, else to the last one in sight; False if there is none."""
         view = self.view
-        spot = spot or self.spot
         view.markdown = False  # it has no runs
         spot = spot or self._last_in_sight()
         if spot is None:
             return False
-        if not self.by_keys:
+        if not self.active:
             self._followed = view.following
-            self.by_keys = True
-            self._make_room()
+            view.make_room(strip_rows(view.size.height))
         view.focus(scroll_visible=False)
         self._choose(spot)
         return True
@@ -97,14 +92,14 @@ class RunCursor:
 
     def stop(self) -> None:
         """End the inspection, and return to the end if the view followed it before."""
-        by_keys, self.by_keys = self.by_keys, False
+        if not self.active:
+            return
         self._choose(None)
-        if by_keys:
-            self._make_room()
-            if self._followed:
-                self.view.follow()
-            else:
-                self.view.watch_following(self.view.following)
+        self.view.make_room(0)
+        if self._followed:
+            self.view.follow()
+        else:
+            self.view.watch_following(self.view.following)
 
     def move(self, where: Move) -> None:
         """Move to another run, if there is one."""
@@ -121,40 +116,13 @@ class RunCursor:
         if target is not None:
             self._choose(target, keep_cell=where in ("above", "below"))
 
-    # By the mouse
-
-    def hover(self, x: int, y: int) -> None:
-        if self.by_keys:
-            return
-        under = self.at(x, y)
-        if under is None and self.spot is not None:
-            # Gaps in an answer change nothing, or the strip would flicker as the mouse passes over them.
-            place = self.view.row_at(y + self.view.scroll_offset.y)
-            if place is not None and place[0] == self.spot.block and self.view.blocks[place[0]].row(place[1]).kind == "answer":
-                return
-        self._choose(under)
-
     def at(self, x: int, y: int) -> RunSpot | None:
+        """Find the run at a visible cell."""
         place = self.view.row_at(y + self.view.scroll_offset.y)
         if place is None:
             return None
         run = run_at(self.view.blocks[place[0]], place[1], x - self.view.margin)
         return None if run is None else RunSpot(place[0], run)
-
-    def leave(self) -> None:
-        if not self.by_keys:
-            self._choose(None)
-
-    def scrolled(self) -> None:
-        """Let go of the mouse's run once it has scrolled out of sight."""
-        if self.by_keys or self.spot is None or self.place is None:
-            return
-        first, last = self.rows
-        top = self.view.scroll_offset.y
-        if last < top or first >= top + self.view.size.height:
-            self._choose(None)
-
-    # Position
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -179,27 +147,19 @@ class RunCursor:
     def on_last(self) -> bool:
         return self.spot is not None and self.spot == outermost(self.view.blocks, 1)
 
-    @property
-    def strip_at_top(self) -> bool:
-        """Whether the strip lies over the upper rows: during an inspection by keys there is room for it below."""
-        if self.by_keys or self.place is None:
-            return False
-        return self.rows[0] >= self.view.scroll_offset.y + strip_rows(self.view.size.height)
-
     def resized(self) -> None:
-        if self.spot is not None:
-            if self.by_keys:
-                self._make_room()
-                self.reveal()
-            self.announce()
+        if self.active:
+            self.view.make_room(strip_rows(self.view.size.height))
+            self._reveal()
+            self._announce()
 
     def stays(self, height: int) -> bool:
         """Whether the run would be in sight with the end of so many rows at the bottom."""
         return self.place is None or self.rows[0] >= height + self.view.room - self.view.size.height
 
-    def reveal(self) -> None:
+    def _reveal(self) -> None:
         """Scroll the run into sight, with a row around it."""
-        if self.spot is None or self.place is None:
+        if self.place is None:
             return
         view = self.view
         first, last = self.rows
@@ -220,23 +180,21 @@ class RunCursor:
         self.place = None if spot is None else find_place(self.view.blocks[spot.block], spot.run)
         self.at_end = self.on_last
         inspected = self.answer
-        if self.by_keys and spot is not None and inspected is not None and inspected.runs[spot.run].thought_tokens:
+        if spot is not None and inspected is not None and inspected.runs[spot.run].thought_tokens:
             inspected.opened = True  # so that it does not fold during inspection
         if self.place is not None and not keep_cell:
             self._cell = self.place.cell
         self._repaint()
-        if self.by_keys:
-            self.reveal()
-        self.announce(before)
+        self._reveal()
+        self._announce(before)
 
-    def announce(self, before: Answer | None = None) -> None:
+    def _announce(self, before: Answer | None = None) -> None:
         """Report the inspected run's answer, or `before` if there is none."""
-        answer = self.answer or before
-        if answer is not None:
+        if (answer := self.answer or before) is not None:
             self.view.post_message(self.view.Inspected(answer))
 
     def _repaint(self) -> None:
-        if self.spot is not None and self.place is not None:
+        if self.place is not None:
             first, last = self.rows
             self.view.refresh_lines(first, last - first + 1)
 

@@ -84,13 +84,6 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
 
         answer: Answer
 
-    @dataclass
-    class Turned(Message):
-        """The sign of an entry's variants was clicked: the entry's index, and the direction (−1 or 1)."""
-
-        index: int
-        step: int
-
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.transcript = transcript
@@ -195,7 +188,7 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         if height != before:
             self._set_height(height)
         self.cursor.relocate()
-        if self.following and self.cursor.by_keys and not self.cursor.stays(height):
+        if self.following and self.cursor.active and not self.cursor.stays(height):
             self.following = False
         if self.following:
             self.to_end()
@@ -272,7 +265,6 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         """Follow the end while it is in view."""
         super().watch_scroll_y(old_value, new_value)
         self.following = self.is_vertical_scroll_end
-        self.cursor.scrolled()
 
     def watch_following(self, following: bool) -> None:
         self.post_message(self.Followed(following))
@@ -287,7 +279,7 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
 
     def watch_markdown(self, markdown: bool) -> None:
         """Redraw finished answers: the visible ones at once, the rest of a long chat bit by bit."""
-        self.cursor.leave()  # the mouse is over another text now
+        self.cursor.stop()
         with self._keeping_place():
             for block in self.blocks:
                 block.rendered = None
@@ -390,24 +382,14 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable the moves from run to run during an inspection alone."""
-        return self.cursor.by_keys if action == "inspect_move" else True
+        return self.cursor.active if action == "inspect_move" else True
 
     def action_inspect_move(self, where: Move) -> None:
         self.cursor.move(where)
 
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if not event.button:
-            self.cursor.hover(event.x, event.y)
-
-    def on_leave(self) -> None:
-        self.cursor.leave()
-
     def on_click(self, event: events.Click) -> None:
-        """Inspect the clicked run, or end that; open or fold a thought; turn to another variant."""
+        """Inspect the clicked run, or end that; open or fold a thought."""
         place = self.row_at(event.y + self.scroll_offset.y)
-        if place is not None and (step := step_at(self.blocks[place[0]], place[1], event.x - self.margin)):
-            self.post_message(self.Turned(place[0], step))
-            return
         if place is not None and self.blocks[place[0]].row(place[1]).kind == "thought":
             event.prevent_default()  # Textual selects everything at a double click
             self.fold(place[0])
@@ -415,14 +397,14 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         spot = self.cursor.at(event.x, event.y)
         if event.chain > 1 or self.text_selection is not None or spot is None:
             return
-        if self.cursor.by_keys and spot == self.cursor.spot:
+        if spot == self.cursor.spot:
             self.cursor.stop()
         else:
             self.cursor.start(spot)
 
     def on_blur(self) -> None:
         """End the inspection, unless the terminal itself has lost the focus."""
-        if self.app.app_focus and self.cursor.by_keys:
+        if self.app.app_focus:
             self.cursor.stop()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
@@ -456,14 +438,3 @@ def _length(block: EntryBlock) -> int:
 def _has_text(block: EntryBlock) -> bool:
     """Whether a block is a finished answer with text."""
     return isinstance(block.entry, Answer) and block.closed and bool(block.entry.text.strip())
-
-
-def step_at(block: EntryBlock, row: int, cell: int) -> int:
-    """Choose the direction for a click in a row: −1 on the left half of the sign of variants, 1 on the right, 0 elsewhere."""
-    line = block.row(row)
-    start, sign = block.cells - len(line.badge), line.badge
-    if line.kind == "variants" and line.first:
-        start, sign = 0, line.pieces[0].text
-    if not sign or not start <= cell < start + len(sign):
-        return 0
-    return -1 if cell < start + len(sign) // 2 else 1

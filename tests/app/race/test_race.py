@@ -17,13 +17,12 @@ from specchat.app.chat.methods import known_methods
 from specchat.app.export.formats import export
 from specchat.app.export.html import Look
 from specchat.app.export.race_html import photo_finish, remarks
-from specchat.app.race.entry import RaceEntry, split_prompt
+from specchat.app.race.entry import RaceEntry, race_prompt, split_prompt, suggest_methods
 from specchat.app.race.lane import FULL
-from specchat.app.race.race import MOST_ROUNDS, Race, slower
-from specchat.app.race.subject import race_prompt, suggest_methods
+from specchat.app.race.race import MOST_ROUNDS, Race
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.race.photo_finish import headline
-from specchat.app.tui.race.state import describe_activity, lane_figures, mark_words, standings
+from specchat.app.tui.race.state import lane_figures, mark_words, standings
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -54,19 +53,6 @@ PROMPT = [{"role": "user", "content": "Hello"}]
 def start_race(dialogue: Dialogue, *lanes: str | RaceEntry) -> Race:
     """Start a race of these methods, else of greedy and lookup."""
     return started(dialogue, [RaceEntry(lane) if isinstance(lane, str) else lane for lane in lanes or ("greedy", "lookup")])
-
-
-def test_each_method_gets_a_lane_of_its_own_and_the_same_prompt(dialogue: Dialogue, engine: FakeEngine) -> None:
-    dialogue.settings["lookup"] = {"max_ngram": 4}
-    race = Race(dialogue, "Hello", PROMPT, [RaceEntry("greedy"), RaceEntry("lookup", {"max_ngram": 5})])
-    race.start()
-    asked_for = [command for command in engine.sent if isinstance(command, Generate)]
-    assert [(c.lane, c.method, c.settings) for c in asked_for] == [
-        ("race-1", "greedy", {}),
-        ("race-2", "lookup", {"max_ngram": 5}),
-    ]
-    assert all(command.messages == PROMPT for command in asked_for)
-    assert not dialogue.transcript.entries
 
 
 def test_a_rerun_begins_in_lanes_that_remember_nothing(dialogue: Dialogue, engine: FakeEngine) -> None:
@@ -291,26 +277,11 @@ def test_rounds(dialogue: Dialogue, engine: Any, clocks: list[tuple[float, float
     assert race.record().tied == ((1,) if "close" in sentence else ())
 
 
-def test_a_rerun_forgets_the_rounds(dialogue: Dialogue, engine: Any) -> None:
-    race = start_race(dialogue)
-    run_rounds(race, dialogue, engine, [(0.03, 0.03)])
-    race.start()
-    assert (race.round, race.tied, race.settling) == (1, set(), False)
-
-
 def test_the_same_passes_share_a_place(dialogue: Dialogue, engine: Any) -> None:
     """Chance alone sets two lanes of one method apart: they are not run again, and neither wins."""
     race = start_race(dialogue, "greedy", "greedy")
     run_rounds(race, dialogue, engine, [(6.0, 3.0)])
     assert (race.round, [race.place(racer) for racer in race.racers]) == (1, [1, 1])
-
-
-def test_what_is_certain() -> None:
-    assert slower([1.9], last=False)
-    assert not slower([1.2], last=False)
-    assert slower([1.2], last=True)
-    assert not slower([1.5, 0.8, 1.4], last=True)
-    assert slower([1.20, 1.25, 1.22], last=False)
 
 
 SMALL = replace(INFO, name="small.gguf", backend="llama.cpp", dtype="Q4_0", path="/secret/small.gguf")
@@ -373,23 +344,6 @@ def test_a_failed_load_costs_its_own_panes(dialogue: Dialogue, engine: FakeEngin
     assert not dialogue.transcript.entries
     race.start()
     assert len(loads(engine)) == 2  # tried again
-
-
-def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: FakeEngine) -> None:
-    race = start_race(dialogue, "greedy", SMALL_GREEDY)
-    engine.events.append(
-        Failed(request_of(engine, 0).id, "died", "It ended.", other_ids=[loads(engine)[0].id, request_of(engine, 1).id])
-    )
-    dialogue.drain()
-    assert [racer.answer.reason for racer in race.racers] == ["died", "died"]
-    race.start()
-    assert len(loads(engine)) == 2
-    engine.events.append(Loading(1, "weights", 1, 2))  # the chat's model comes first
-    dialogue.drain()
-    assert describe_activity(race, race.racers[1]) == "reloading the model"
-    engine.events.append(Loading(loads(engine)[1].id, "import"))
-    dialogue.drain()
-    assert describe_activity(race, race.racers[1]) == "starting the runtime"
 
 
 def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, engine: FakeEngine) -> None:

@@ -7,15 +7,14 @@ import sys
 from typing import Any
 
 import pytest
-from textual.events import Paste
 
 from specchat.app.settings.keymap import ALL
 from specchat.app.tui.actions.help import HelpScreen
-from specchat.app.tui.chat.welcome import Welcome
+from specchat.app.tui.chat.widgets import Welcome
 from specchat.app.tui.keys import KEYS
-from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps, Switched
+from specchat.engine.messages import Cancel, Failed, Loading, Steps, Switched
 
-from ...fakes.pilots import Make, ask, chatting, command, loaded, rows, settle, toasts
+from ...fakes.pilots import Make, ask, chatting, command, rows, settle, toasts
 
 SIZE = (90, 26)
 
@@ -31,16 +30,6 @@ async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:
         await pilot.press("a", "1", "space")
         assert app.chat_screen.input.text == f"{text}a1 "
         assert app.chat_screen.focused is app.chat_screen.input
-
-
-async def test_newlines_are_typed_and_pasted_and_the_box_grows_to_eight_lines(make_chat: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await pilot.press("a", "ctrl+j", "b", "shift+enter", "c", "alt+enter", "d")
-        assert (app.box.text, app.box.size.height) == ("a\nb\nc\nd", 4)
-        app.box.post_message(Paste("\n" + "more\n" * 12))
-        await pilot.pause()
-        assert app.box.text.startswith("a\nb\nc\nd\nmore\nmore")
-        assert app.box.size.height == 8
 
 
 async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make, engine: Any) -> None:
@@ -69,17 +58,6 @@ async def test_help_finds_every_key_and_command(make_chat: Make) -> None:
         assert [entry.keys for entry in screen.listed.items] == ["F9  ^o n"]
         await pilot.press("escape", "escape")
         assert app.screen is app.chat_screen
-
-
-async def test_help_does_what_is_chosen(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await pilot.press("question_mark", *"as markdown", "enter")
-        assert app.screen is app.chat_screen
-        assert app.view.markdown
-        await pilot.press("ctrl+p", *"/rename", "enter")
-        assert app.box.text == "/rename "
-        await pilot.press("question_mark")  # something is being typed
-        assert app.box.text == "/rename ?"
 
 
 async def test_a_new_chat_and_the_last_one(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -168,29 +146,6 @@ async def test_ctrl_c_quits_beside_a_slow_load(make_chat: Make, engine: Any, mon
         await pilot.press("ctrl+c", "ctrl+c")
         assert engine.sent.count(Cancel(1)) == 1
         assert not app.is_running
-
-
-async def test_commands(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-        for line in (
-            "/method greedy",
-            "/set temperature=0.7 seed=3 max_tokens=9",
-            "/set stop_loops=off",
-            "/set temperature=0.8",
-            "/theme light",
-            "/model some/model",
-            "/help",
-        ):
-            assert await command(pilot, line) == ""
-        options = app.dialogue.options
-        assert (app.dialogue.method, options.sampling.temperature, options.sampling.seed) == ("greedy", 0.8, 3)
-        assert (options.max_tokens, options.stop_loops, app.theme) == (9, False, "light")
-        assert isinstance(engine.sent[-1], Load)
-        assert isinstance(app.screen, HelpScreen)
-        await pilot.press("escape")
-        await loaded(pilot, engine)
-        assert await command(pilot, "/etc/hosts is a file") == ""
-        assert engine.asked.messages == [{"role": "user", "content": "/etc/hosts is a file"}]
 
 
 async def test_resizes_keep_the_place_in_the_text(make_chat: Make, engine: Any, make_steps: Make) -> None:

@@ -10,7 +10,6 @@ from textual.strip import Strip
 from textual.widgets._toast import Toast
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.tui.terminal_app import RECENT
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 
 from ...cases import FULL
@@ -45,21 +44,6 @@ async def test_a_notice_takes_as_many_rows_as_it_needs_above_the_box(make_chat: 
         app.clear_settled_notices()
         await settle(app, pilot)
         assert "Until then." not in shown(app)
-
-
-async def test_the_help_has_the_last_notices(make_chat: Make) -> None:
-    async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
-        await pilot.press("f1")
-        assert all(entry.title != "Recent notices" for entry in app.screen.listed.items)
-        await pilot.press("f1")
-        for n in range(RECENT + 2):
-            app.tell(f"Notice {n}.")
-        await pilot.press("f1")
-        titles = [entry.title for entry in app.screen.listed.items]
-        at = titles.index("Recent notices") + 1
-        assert titles[at : at + RECENT + 1] == [*(f"Notice {n}." for n in range(RECENT + 1, 1, -1)), ""]
-        await pilot.press(*"notice 5.")
-        assert app.screen.listed.item.title == "Notice 5."
 
 
 @pytest.mark.parametrize(("case", "bells"), [("long", 1), ("in front", 0), ("short", 0), ("off", 0)], ids=str)

@@ -19,7 +19,7 @@ from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.keymap import ALL, GROUPS, display, spell
 from specchat.app.tui.actions.complete import parse_command, quoted
 from specchat.app.tui.actions.dispatch import COMMANDS, PAGE, page, parse
-from specchat.app.tui.chat.header import ChatHeader
+from specchat.app.tui.chat.widgets import ChatHeader
 from specchat.app.tui.composer.completion import Completion
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.transcript.markdown_rows import as_markdown

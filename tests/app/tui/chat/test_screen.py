@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.tui.composer.starters import OPENINGS, STARTERS
 from specchat.engine.messages import Loaded, Loading, Steps, Switched
 
@@ -172,25 +171,6 @@ async def test_a_key_goes_on_from_where_the_text_ends(make_chat: Make, base: Any
         await command(pilot, "/more")
         message = {"role": "assistant", "content": " upon a time, a fox"}
         assert base.asked.messages == [{"role": "user", "content": "Once"}, message]
-
-
-async def test_what_goes_on_can_be_taken_back_retried_and_kept(make_chat: Make, base: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), base, size=SIZE) as (app, pilot):
-        await ask(pilot, base, "Once", make_steps(" upon a time"))
-        await pilot.press("alt+g")
-        base.begin(make_steps(", a fox"))
-        base.finish()
-        await settle(app, pilot)
-        assert "…" in shown(app)
-        await pilot.press("alt+r")
-        assert base.asked.messages[-1] == {"role": "assistant", "content": " upon a time"}
-        base.begin(make_steps(", a bear"))
-        base.finish()
-        await settle(app, pilot)
-        assert "‹ 2/2 ›" in shown(app)
-        await pilot.press("alt+u")
-        kinds = [entry for entry in app.dialogue.transcript.entries if isinstance(entry, Prompt | Answer)]
-        assert [entry.text for entry in kinds] == ["Once", " upon a time"]
 
 
 async def test_a_notice_leaves_the_starters_there(make_chat: Make, engine: Any) -> None:

@@ -15,7 +15,7 @@ from specchat.app.tui.chat import side_panel
 from specchat.app.tui.chat.side_panel import PAGES
 from specchat.app.tui.transcript.rows import LineView
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import Paused, RecordProbabilities, StepRecord, Steps
+from specchat.engine.messages import Paused, StepRecord, Steps
 from specchat.engine.options import ModelSelection
 
 from ....fakes import pilots
@@ -56,23 +56,11 @@ async def test_the_key_goes_round_and_the_input_box_keeps_the_focus(make_chat: M
         assert panel.page == "tree"
 
 
-async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        id = await ask(app, pilot, engine, tree_steps())
-        assert not engine.asked.record_probabilities
-        await pilot.press("f4")
-        assert not any(isinstance(command, RecordProbabilities) for command in engine.sent)
-        await pilot.press("f4")
-        assert engine.sent[-1] == RecordProbabilities(id, True)
-        await pilot.press("f4")
-        assert engine.sent[-1] == RecordProbabilities(id, False)
-
-
 async def test_it_stands_beside_the_transcript_or_below_it(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, make_steps())
         await pilot.press("f4")
-        for size in ((60, 20), (99, 30), (100, 30), (300, 80)):
+        for size in ((60, 20), (99, 30), (100, 30)):
             await pilot.resize_terminal(*size)
             panel, stage = app.chat_screen.panel.region, app.chat_screen.query_one("#stage").region
             box, keys = app.chat_screen.query_one("#dock").region, app.chat_screen.query_one("#keys").region

@@ -9,8 +9,8 @@ import pytest
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.render.blocks import EntryBlock
 from specchat.app.render.inspection import strip_rows
-from specchat.app.render.runs import RunSpot, adjacent_run, find_place, outermost, run_above, run_at
-from specchat.app.tui.transcript.inspector import Inspector
+from specchat.app.render.runs import RunSpot, adjacent_run, find_place, outermost, run_at
+from specchat.app.tui.chat.widgets import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
 
 from ....fakes import pilots
@@ -23,13 +23,6 @@ def blocks(*entries: Any, cells: int = 30) -> list[EntryBlock]:
         out.append(EntryBlock(entry, cells))
         out[-1].update()
     return out
-
-
-def words(*texts: str) -> Answer:
-    answer = Answer("greedy", "identical")
-    for text in texts:
-        answer.add(StepRecord("greedy", [1], text, forward_seconds=0.01))
-    return answer
 
 
 def test_every_run_is_found_where_it_is_drawn(make_steps: Make) -> None:
@@ -74,22 +67,6 @@ def test_left_and_right_go_through_all_runs_with_text_and_back(make_steps: Make)
     assert not visited
     assert outermost(blocks(Prompt("one")), 1) is None
     assert outermost([], 1) is None
-
-
-def test_up_and_down_keep_to_a_column_across_answers() -> None:
-    lines = ("aaa ", "bbb ", "ccc\n", "ddd ", "eee ", "fff")
-    chat = blocks(words(*lines), Prompt("so"), words(*lines))
-    spot: RunSpot | None = RunSpot(0, 1)
-    visited = []
-    while spot is not None:
-        visited.append(spot)
-        spot = run_above(chat, spot, 1, 5)
-    assert visited == [RunSpot(0, 1), RunSpot(0, 4), RunSpot(2, 1), RunSpot(2, 4)]
-    spot = visited[-1]
-    while spot is not None:
-        assert spot == visited.pop()
-        spot = run_above(chat, spot, -1, 5)
-    assert not visited
 
 
 SIZE = (80, 24)
@@ -142,7 +119,7 @@ async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_step
         assert "pass 12 " in strip_text(app)
 
 
-@pytest.mark.parametrize("key", ["enter", "escape", "x", "tab"])
+@pytest.mark.parametrize("key", ["escape", "x"])
 async def test_ways_out_while_an_answer_streams(make_chat: Make, engine: Any, tree_steps: Make, key: str) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, tree_steps(), finish=False)
@@ -212,25 +189,18 @@ async def test_a_paused_answer_takes_the_cursor_along(make_chat: Make, engine: A
         assert app.chat_screen.view.cursor.spot == RunSpot(1, 2)
 
 
-async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+async def test_a_click_inspects_a_run_and_draws_its_rows_alone(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     async with chatting(make_chat(), size=(80, 40)) as (app, pilot):
         await ask(app, pilot, engine, tree_steps() * 12)
         view = app.chat_screen.view
-        await pilot.hover(view, offset=cell_of(app, RunSpot(1, 2)))
+        await pilot.click(view, offset=cell_of(app, RunSpot(1, 2)))
         assert chosen(app).split() == "stairs. Every evening Ana lit".split()
         assert "pass 3 " in strip_text(app)
-        await pilot.press("y")  # typing goes on
-        assert app.chat_screen.input.text == "y"
         draws = view.draws
-        column, row = cell_of(app, RunSpot(1, 2))
-        for x in (1, 2, 3):
-            await pilot.hover(view, offset=(column + x, row))
-        await pilot.pause()
-        assert view.draws == draws
-        await pilot.hover(view, offset=cell_of(app, RunSpot(1, 9)))
+        await pilot.click(view, offset=cell_of(app, RunSpot(1, 9)))
         first, last = view.cursor.rows
         assert 0 < view.draws - draws <= last - first + 1 + 2  # its rows, and those of the run before
-        await pilot.hover(app.chat_screen.input)
+        await pilot.click(view, offset=cell_of(app, RunSpot(1, 9)))
         assert (chosen(app), strip_text(app)) == ("", "")
 
 

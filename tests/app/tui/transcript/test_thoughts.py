@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.about import known_word
 from specchat.app.render.blocks import TAIL
-from specchat.backends.info import ModelInfo
 from specchat.engine.messages import Finished, Loaded, Steps
-from specchat.errors import NotPossible
 
 from ....cases import FULL
 from ....fakes.pilots import Make, command, settle, toasts
@@ -151,36 +148,3 @@ async def test_it_folds_as_the_answer_begins_unless_the_reader_opened_it(make_ch
         engine.finish()
         await settle(pilot.app, pilot)
         assert pilot.app.view.blocks[-1].opened
-
-
-async def test_think_switches_what_is_asked(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 24)) as pilot:
-        await ask(pilot, engine)
-        assert engine.asked.think == ""
-        box = pilot.app.chat_screen.input
-        box.put("/think ")
-        await pilot.pause()
-        await pilot.press("l", "tab", "enter")
-        await settle(pilot.app, pilot)
-        header = pilot.app.chat_screen.query_one("#header")
-        assert "thinking low" in str(header.render())
-        box.put("Once more")
-        await pilot.press("enter")
-        assert engine.asked.think == "low"
-        await pilot.press("alt+x")  # back to what it does by itself
-        assert "thinking" not in str(header.render())
-        await pilot.press("alt+x")
-        assert "thinking off" in str(header.render())
-        await command(pilot, "/think hard")
-        assert "cannot think 'hard'" in toasts(pilot.app)
-    with pytest.raises(NotPossible, match="This model does not think before it answers"):
-        known_word(ModelInfo(), "off")
-
-
-async def test_copy_takes_the_answer_and_the_thought_on_demand(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(80, 24)) as pilot:
-        await ask(pilot, engine)
-        await pilot.press("ctrl+y")
-        assert pilot.app.clipboard == ANSWER
-        await command(pilot, "/copy thought")
-        assert pilot.app.clipboard == THOUGHT
