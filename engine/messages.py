@@ -369,6 +369,22 @@ class StepScores(Event):
 
 
 @dataclass(slots=True)
+class ServedFigures:
+    """A server's own figures of an answer; None where it does not send them."""
+
+    certainty: str = ""
+    """Whether its runs are known: exact or unknown."""
+    doubt: str = ""
+    """Sentence about a contradiction in its figures."""
+    prompt_tokens: int | None = None
+    reused: int | None = None
+    tokens: int | None = None
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+
+
+@dataclass(slots=True)
 class Finished(Event):
     """An answer ended. `tail` is the text that had been held back."""
 
@@ -391,9 +407,8 @@ class Finished(Event):
     """Whether other programs kept that step and the answer's from being compared."""
     rested: bool = False
     """Whether the device rested between its steps (a pace, or single ones), which slows each: no plain step is measured."""
-    served: dict[str, Any] = field(default_factory=dict)
-    """Figures of a server's answer: `certainty`, `doubt`, and the server's counts, if it sends them: `prompt_tokens`, `reused`,
-    `tokens`, `steps`, `drafted`, `accepted`."""
+    served: ServedFigures | None = None
+    """Figures of a server's answer."""
 
 
 @dataclass(slots=True)
@@ -434,4 +449,4 @@ class Failed(Event):
     """Text of an answer that had been held back, as in Finished."""
     other_ids: list[int] = field(default_factory=list)
     """Ids of the other answers and loads that ended with the process, if the cause is died."""
-    served: dict[str, Any] = field(default_factory=dict)
+    served: ServedFigures | None = None

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from ..backends.base import Sampling
@@ -30,6 +30,7 @@ from .messages import (
     Generate,
     Paused,
     Prefilling,
+    ServedFigures,
     Started,
     StepRecord,
     Steps,
@@ -280,10 +281,9 @@ def chat_messages(
     return messages if messages is not None or raw else [{"role": "user", "content": prompt or ""}]
 
 
-def served_figures(outcome: Outcome) -> dict[str, Any]:
-    """Collect the figures that a server sent, for `Finished.served`."""
-    names = ("certainty", "doubt", "prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted")
-    return {name: value for name in names if (value := getattr(outcome, name)) not in (None, "")}
+def served_figures(outcome: Outcome) -> ServedFigures:
+    """Collect the figures that a server sent."""
+    return ServedFigures(**{f.name: getattr(outcome, f.name) for f in fields(ServedFigures)})
 
 
 def record(run: RemoteRun, method: str) -> StepRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, Literal, get_args
 
 from ...engine.catalog import Share, Totals
-from ...engine.messages import FIELDS, Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
+from ...engine.messages import FIELDS, Event, Failed, Finished, Prefilling, ServedFigures, Started, StepRecord, Steps, Switched
 from .runs import Pieces, Run, Shades, Spans, join_text
 
 OWN_END = ("eos", "stop")
@@ -186,15 +186,15 @@ class Figures:
     valid: bool | None = None
     """Whether the answer matches its constraint; None without one, and until it has ended."""
 
-    def take_served(self, served: Mapping[str, Any]) -> None:
-        """Adopt the counts of a server, which are better than those of its stream; `served` as in the engine's `Finished`."""
-        self.certainty = served.get("certainty", self.certainty)
-        self.doubt = served.get("doubt", self.doubt)
-        self.drafts_apart = self.drafted > 0 or not served.get("drafted")
+    def take_served(self, served: ServedFigures) -> None:
+        """Adopt the counts of a server, which are better than those of its stream."""
+        self.certainty = served.certainty or self.certainty
+        self.doubt = served.doubt or self.doubt
+        self.drafts_apart = self.drafted > 0 or not served.drafted
         if self.certainty == "unknown":  # then only the server's own counters count
             self.steps = self.drafted = self.accepted = 0
         for name in ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted"):
-            if (count := served.get(name)) is not None:
+            if (count := getattr(served, name)) is not None:
                 setattr(self, name, count)
 
     def add(self, step: StepRecord) -> None:
@@ -426,8 +426,9 @@ class Answer:
                 self._take_served(event.served)
                 self.finish(event.cause if event.cause in ("cancelled", "died") else "error", event.tail)
 
-    def _take_served(self, served: Mapping[str, Any]) -> None:
-        self.figures.take_served(served)
+    def _take_served(self, served: ServedFigures | None) -> None:
+        if served is not None:
+            self.figures.take_served(served)
         if self.figures.certainty == "unknown":  # colours show which tokens came together
             for run in self.runs:
                 run.shade = -1

@@ -67,14 +67,14 @@ def test_a_server_answers_without_torch_in_any_process(tmp_path: Path) -> None:
     assert "".join(step.text for step in steps) == WRITTEN.text
     assert isinstance(finished, messages.Finished)
     assert (finished.reason, finished.prefill_seconds) == ("eos", 0.0315)
-    assert finished.served == {
-        "certainty": "exact",
-        "prompt_tokens": 13,
-        "reused": 2,
-        "tokens": 14,
-        "drafted": WRITTEN.drafted,
-        "accepted": WRITTEN.accepted,
-    }
+    assert finished.served == messages.ServedFigures(
+        certainty="exact",
+        prompt_tokens=13,
+        reused=2,
+        tokens=14,
+        drafted=WRITTEN.drafted,
+        accepted=WRITTEN.accepted,
+    )
     assert not [name for name in maps if "torch" in name]
 
 
@@ -101,7 +101,8 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
     assert messages.StepScores(id, 0, []) in events
     assert messages.PieceTable(77, []) in events
     assert isinstance(events[-1], messages.Finished)
-    assert events[-1].served["certainty"] == "exact"
+    assert events[-1].served is not None
+    assert events[-1].served.certainty == "exact"
 
 
 @pytest.mark.parametrize(("options", "sentence"), [({"accept": "rejection"}, "decides which draft tokens it accepts")])

@@ -17,7 +17,7 @@ from specchat.app.chat.runs import Pieces
 from specchat.app.chat.transcript import Transcript
 from specchat.app.render.blocks import EntryBlock
 from specchat.engine.catalog import Share
-from specchat.engine.messages import Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
+from specchat.engine.messages import Failed, Finished, Prefilling, ServedFigures, Started, StepRecord, Steps, Switched
 from specchat.engine.options import AnswerOptions
 
 from ...cases import cases
@@ -120,7 +120,7 @@ def test_an_answer_whose_passes_turn_out_unknown_loses_its_colours() -> None:
     answer.take(Started(1, "main", "server", "", 9, 0, certainty="exact"))
     answer.take(Steps(1, [StepRecord("server", [1, 2, 3], " the sea", drafted=4, accepted=2, nodes=5)]))
     assert (answer.runs[0].shade, answer.figures.tokens_per_step) == (0, 3.0)
-    answer.take(Finished(1, "eos", "", 0.1, 0.2, served={"certainty": "unknown", "tokens": 3, "doubt": "It merged passes."}))
+    answer.take(Finished(1, "eos", "", 0.1, 0.2, served=ServedFigures("unknown", "It merged passes.", tokens=3)))
     assert (answer.runs[0].shade, answer.figures.tokens, answer.figures.tokens_per_step) == (-1, 3, 0.0)
     assert (answer.figures.drafted, answer.figures.accepted) == (0, 0)
 
@@ -264,7 +264,7 @@ def test_drafts_that_a_server_counts_in_all_are_neither_the_thoughts_nor_the_ans
     answer = Answer("ngram", "server")
     answer.add(StepRecord("ngram", [1, 2, 3], "Hm.", accepted=2, spans=[[1, 3, 3]]))
     answer.add(StepRecord("ngram", [4, 5], "Hi", accepted=1, spans=[[0, 2, 2]]))
-    answer.figures.take_served({"certainty": "exact", "drafted": 12, "accepted": 3})
+    answer.figures.take_served(ServedFigures("exact", drafted=12, accepted=3))
     answer.finish("eos", "")
     assert (answer.figures.drafted, answer.figures.acceptance) == (12, 0.25)
     thought, rest = answer.totals.thought, answer.figures.answer

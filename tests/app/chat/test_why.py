@@ -17,7 +17,7 @@ from specchat.app.chat.why import blame, diagnose
 from specchat.app.render.why_page import why_text
 from specchat.app.saved.chat_json import SavedChat, chat_json, read_chat
 from specchat.backends.info import Capabilities, ModelInfo, ServerInfo
-from specchat.engine.messages import Finished, Started, StepRecord
+from specchat.engine.messages import Finished, ServedFigures, Started, StepRecord
 
 PLAIN = 0.010
 
@@ -162,10 +162,10 @@ def test_no_method_is_advised_that_the_model_refuses() -> None:
 
 
 def test_a_server_is_judged_by_its_counters() -> None:
-    def served(**counts: int) -> Any:
+    def served(**counts: Any) -> Any:
         answer = Answer("server", "")
         answer.take(Started(1, "main", "server", "", 60, 0, certainty="exact"))
-        answer.take(Finished(1, "eos", "", 0.1, 1.0, served={"certainty": "exact", **counts}))
+        answer.take(Finished(1, "eos", "", 0.1, 1.0, served=ServedFigures("exact", **counts)))
         return diagnose(answer, ModelInfo("m", server=ServerInfo("llama-server", "")))
 
     assert served(tokens=100, steps=100, drafted=0, accepted=0).causes[0].name == "server"

@@ -99,9 +99,10 @@ def test_text_and_counts_are_the_servers_own(asked: Asked) -> None:
     for prompt in PROMPTS:
         (steps, ended), whole = asked.answer(prompt), asked.whole(prompt)
         assert "".join(step.text for step in steps) == whole["choices"][0]["message"]["content"]
-        certain.append(ended.served["certainty"])
+        assert ended.served is not None
+        certain.append(ended.served.certainty)
         if certain[-1] == "exact":
-            assert sum(len(step.tokens) for step in steps) == ended.served["tokens"] == whole["usage"]["completion_tokens"]
+            assert sum(len(step.tokens) for step in steps) == ended.served.tokens == whole["usage"]["completion_tokens"]
         account = (whole.get("metrics") or {}).get("speculative_decoding") or {}
         counts = [count for count in account.get("per_step_accepted") or () if count]
         if counts and certain[-1] == "exact":  # what was accepted behind the end of an answer is not in it
