@@ -21,6 +21,7 @@ from ..cli import complete as completers
 from ..history import take_notices
 from ..settings.fields import OPTIONS, Values
 from ..settings.precedence import load_settings, read_settings
+from ..terminal.output import use_utf8
 from ..text.cells import sanitise
 from .bench.requests import BenchRequest, ReplayRequest, TuneRequest
 from .chats import chats, why
@@ -295,6 +296,7 @@ def _as_text(argument: str) -> str:
 def main() -> NoReturn:
     """Run a command line, and end with its exit code."""
     code: Any = 0
+    use_utf8()
     try:
         stand_somewhere()
         app(_complete_resume([*map(_as_text, sys.argv[1:])]), prog_name="specchat")

@@ -6,20 +6,24 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 from typing import TextIO
 
 from ..text.cells import fit, sanitise
 from .ansi import DIM, RESET, colour_depth
 
 
+def use_utf8() -> None:
+    """Write UTF-8 whatever the locale: almost every terminal uses it, and containers often have none. Lone surrogates become
+    escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # started with >&-, there is none
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def stdout() -> TextIO:
-    """Return standard output as UTF-8, whatever the locale; a null device if it is closed. Lone surrogates are escaped."""
-    stream = sys.stdout
-    if stream is None:  # started with >&-
-        return open(os.devnull, "w", encoding="utf-8")
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    return stream
+    """Return standard output, or a null device if it is closed."""
+    return sys.stdout or open(os.devnull, "w", encoding="utf-8")
 
 
 class Notes:

@@ -88,9 +88,9 @@ class Lab:
     """The engine for one command. Its calls raise Interrupted after Ctrl-C, and EngineFailed; both end the `with` and set
     `code`."""
 
-    def __init__(self, notes: Notes, client: EngineClient | None = None) -> None:
+    def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.client = client or EngineClient()
+        self.client = EngineClient()
         self.loaded: Loaded | None = None
         self.code = ANSWERED
         """Exit code of the command."""
@@ -210,7 +210,8 @@ def show_table(
         spare: titles of the columns that are left out first, in this order; after them the last ones go.
         bold: numbers of the rows that stand out on a terminal.
     """
-    terminal = stdout().isatty()
+    stream = stdout()
+    terminal = stream.isatty()
     lines = [[one_line(cell) for cell in row] for row in (head, *rows)]
     cells = [max(map(width, column)) for column in zip(*lines, strict=True)]
     columns = list(range(len(head)))
@@ -224,9 +225,9 @@ def show_table(
         gaps = {i: " " * (cells[i] - width(line[i])) for i in columns}
         text = GAP.join(line[i] + gaps[i] if i < left else gaps[i] + line[i] for i in columns).rstrip()
         stands_out = number - 1 in bold and colour_depth(terminal)
-        stdout().write(f"{BOLD}{text}{RESET}\n" if stands_out else f"{text}\n")
+        stream.write(f"{BOLD}{text}{RESET}\n" if stands_out else f"{text}\n")
         if terminal and not number:
-            stdout().write("─" * width(text) + "\n")
+            stream.write("─" * width(text) + "\n")
     if missing:
         say(f"Too narrow to show: {', '.join(missing)}. Widen the terminal, or pipe the output.")
 
