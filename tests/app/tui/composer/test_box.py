@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import stat
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -26,7 +25,7 @@ from specchat.engine.messages import Count, Counted, Generate, Loaded, Loading
 from specchat.engine.options import ModelSelection
 from specchat.errors import UserError
 
-from ....fakes.pilots import Make, ask, chatting, command, settle, shown, toasts, until
+from ....fakes.pilots import Make, ask, chatting, command, settle, shown, until
 from ....fakes.records import recorded_model
 from ...conftest import steps
 
@@ -106,7 +105,7 @@ TYPED = [
 """Texts that keyboards and input methods send, of which Python prints some as escapes."""
 
 
-async def test_all_that_is_text_can_be_typed(make_chat: Make) -> None:
+async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
     async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         box = app.chat_screen.input
         for text in TYPED:
@@ -115,11 +114,6 @@ async def test_all_that_is_text_can_be_typed(make_chat: Make) -> None:
                 app.post_message(message)
             await pilot.pause()
             assert box.text == text
-
-
-async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
-    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
-        box = app.chat_screen.input
         for text in ("🇩🇪", "👍🏽", "👩\u200d🚀", "e\u0301", "ü", "漢"):
             box.put(f"a{text}")
             await pilot.press("left", "x", "right", "backspace")
@@ -132,22 +126,7 @@ async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
         assert box.selected_text == "two"
         await pilot.press("end", "alt+backspace")
         assert box.text == " two "
-
-
-async def test_keys_that_come_with_one_that_moves_the_focus_go_where_it_went(make_chat: Make) -> None:
-    """Keys arrive apart, as over a slow link or from a script."""
-    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
-        for key, character in (("ctrl+o", None), ("2", "2"), ("x", "x")):
-            app.post_message(Key(key, character))
-        await pilot.pause()
-        assert app.box.text == ""
-        assert type(app.screen).__name__ == "Menu"
-
-
-async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
-    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
-        box = app.chat_screen.input
-        await pilot.pause()
+        # The terminal's cursor is the caret.
         assert app.cursor_position == box.cursor_screen_offset != (0, 0)
         await pilot.resize_terminal(70, 20)
         assert app.cursor_position == box.cursor_screen_offset
@@ -155,6 +134,12 @@ async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
         assert app.cursor_position == app.focused.cursor_screen_offset
         await pilot.press("escape")
         assert app.cursor_position == box.cursor_screen_offset
+        # Keys that come with one that moves the focus go where it went, as over a slow link.
+        box.put("")
+        for key, character in (("ctrl+o", None), ("2", "2"), ("x", "x")):
+            app.post_message(Key(key, character))
+        await pilot.pause()
+        assert (box.text, type(app.screen).__name__) == ("", "Menu")
 
 
 async def test_nothing_typed_is_lost_with_the_chat(make_kept: Make, engine: Any, make_steps: Make) -> None:
@@ -191,41 +176,26 @@ async def test_nothing_typed_is_lost_with_the_chat(make_kept: Make, engine: Any,
         assert app.box.text == "Set aside"
 
 
-@pytest.fixture
-def programs(tmp_path: Path) -> str:
-    """A PATH with some editors on it."""
+EDITORS = [
+    ("'my editor' -x", "nano", ["my editor", "-x"]),
+    (" ", "vi", ["vi"]),
+    ("", "", ["nano"]),
+    ("code", "", ["code", "--wait"]),  # its window would open, and the draft be read at once
+]
+"""$VISUAL, $EDITOR, and the command."""
+
+
+def test_which_editor(tmp_path: Path) -> None:
     for name in ("nano", "vi", "code", "my editor"):
         file = tmp_path / name
         file.write_text("#!/bin/sh\n")
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    return str(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("visual", "editor", "command"),
-    [
-        ("'my editor' -x", "nano", ["my editor", "-x"]),
-        (" ", "vi", ["vi"]),
-        ("", "", ["nano"]),
-        ("code", "", ["code", "--wait"]),  # its window would open, and the draft be read at once
-        ("code -n -w", "", ["code", "-n", "-w"]),
-    ],
-)
-def test_which_editor(programs: str, visual: str, editor: str, command: list[str]) -> None:
-    assert editor_command({"PATH": programs, "VISUAL": visual, "EDITOR": editor}) == command
-
-
-@pytest.mark.parametrize(
-    ("environment", "sentence"),
-    [
-        ({"VISUAL": "none-such"}, r"no program none-such, the editor in \$VISUAL"),
-        ({"EDITOR": "'nano"}, r"quote is not closed in \$EDITOR"),
-        ({}, "Set EDITOR=nano"),
-    ],
-)
-def test_what_is_in_the_way_is_a_sentence(tmp_path: Path, environment: dict[str, str], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        editor_command({"PATH": str(tmp_path), **environment})
+    for visual, editor, words in EDITORS:
+        assert editor_command({"PATH": str(tmp_path), "VISUAL": visual, "EDITOR": editor}) == words
+    with pytest.raises(UserError, match=r"no program none-such, the editor in \$VISUAL"):
+        editor_command({"PATH": str(tmp_path), "VISUAL": "none-such"})
+    with pytest.raises(UserError, match="Set EDITOR=nano"):
+        editor_command({"PATH": ""})
 
 
 SIZE = (90, 26)
@@ -263,36 +233,6 @@ async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: A
         assert "[docs/my notes.md · 10 B]" in shown(app)
         assert "The lamp" not in shown(app)
         assert app.chat_screen.input.sent == ['Read @"docs/my notes.md" ']
-
-
-async def test_several_files_and_folders(make_chat: Make, engine: Any, folder: Path) -> None:
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    (folder / ".gitignore").write_text("*.log\n")
-    (folder / "old papers" / "deep").mkdir(parents=True)
-    for name in ("old papers/one.md", "old papers/deep/two.md", "old papers/three.log"):
-        (folder / name).write_text(f"{name}\n")
-    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-        await type_text(pilot, "Compare @not")
-        await settle(app, pilot)
-        await pilot.press("tab")
-        await type_text(pilot, "and @old")
-        await settle(app, pilot)
-        offered = app.chat_screen.query_one(Completion)
-        assert offered.offers[0].name == "old papers/"
-        assert not any(name.endswith(".log") for name, *_ in offered.offers)
-        await pilot.press("tab")
-        assert app.chat_screen.input.text == 'Compare @notes.txt and @"old papers/'
-        assert "old papers/deep/" in [offer.name for offer in offered.offers], "a folder stays open for what is in it"
-        await pilot.press("enter")
-        await settle(app, pilot)
-        assert "Cannot read old papers/ (Is a directory)" in toasts(app)
-        await type_text(pilot, "one")
-        await settle(app, pilot)
-        await pilot.press("tab", "enter")
-        await settle(app, pilot)
-        content = engine.asked.messages[-1]["content"]
-        attached = [line.split(" (")[0] for line in content.splitlines() if line.startswith("Attached")]
-        assert attached == ["Attached file: notes.txt", "Attached file: old papers/one.md"]
 
 
 async def test_a_message_that_waits_for_the_model_comes_back_as_it_was_typed(make_chat: Make, engine: Any) -> None:
@@ -343,13 +283,12 @@ EDITS = (
 ).split()
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_what_stands_for_a_paste_is_one_character_for_every_key(make_chat: Make, engine: Any, seed: int) -> None:
+async def test_what_stands_for_a_paste_is_one_character_for_every_key(make_chat: Make, engine: Any) -> None:
     """It goes or stays whole, wherever the cursor was put and whatever is pressed."""
-    random = Random(seed)
+    random = Random(1)
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         box = app.chat_screen.input
-        for _ in range(25):
+        for _ in range(40):
             box.put("")
             box.post_message(Paste(LONG))
             await pilot.pause()
@@ -360,28 +299,16 @@ async def test_what_stands_for_a_paste_is_one_character_for_every_key(make_chat:
             assert "line 0" in box.text or "pasted" not in box.text.replace(CHIP, ""), "a part of it was left"
 
 
-def test_what_is_being_typed() -> None:
-    assert open_mention("see @do") == (4, "do")
-    assert open_mention('see @"my no') == (4, "my no")
-    assert open_mention("@") == (0, "")
-    assert open_mention("me@home") is None
-    assert open_mention("@done ") is None
-
-
 def test_names_and_their_spelling(folder: Path) -> None:
+    typed = [open_mention(text) for text in ("see @do", 'see @"my no', "@", "me@home", "@done ")]
+    assert typed == [(4, "do"), (4, "my no"), (0, ""), None, None]
     assert names_below(Path()) == ["docs/", "notes.txt", "docs/my notes.md", "docs/other.md"]
-    assert query_folder("no") is None
-    assert query_folder(".") == ""
+    assert [query_folder(query) for query in ("no", ".", "../here/no")] == [None, "", "../here/"]
     assert offers(".", names_in("")) == [".hidden"]
-    assert query_folder("../here/no") == "../here/"
     assert offers("../here/no", names_in("../here/")) == ["../here/notes.txt"]
     assert names_in("no/such/") == []
-    assert [format_mention(name) for name in ("a.md", "a b.md", "docs/", 'a "b')] == [
-        "@a.md ",
-        '@"a b.md" ',
-        "@docs/",
-        "@'a \"b' ",
-    ]
+    spelled = [format_mention(name) for name in ("a.md", "a b.md", "docs/", 'a "b')]
+    assert spelled == ["@a.md ", '@"a b.md" ', "@docs/", "@'a \"b' "]
 
 
 LONG_MESSAGE = "long " * 1000
