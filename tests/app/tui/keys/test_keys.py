@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,7 @@ def test_nothing_needs_alt_or_an_f_key() -> None:
         # The first and the last run of a chat, of a list: what arrows and pages do, only farther.
         far = re.fullmatch("(inspect|list|menu)_(first|last|page_up|page_down)", key.id)
         assert easy or key.id in letters or far or key.id == "follow", key.id
-
-
-def test_every_letter_of_the_leader_arrives_everywhere() -> None:
-    for key in LEADER:
-        assert any(plain(name) for name in key.keys.split(",")), key.id
+    assert all(any(plain(name) for name in key.keys.split(",")) for key in LEADER)
 
 
 def test_no_key_is_a_multiplexers_prefix_and_none_clashes() -> None:
@@ -102,35 +98,25 @@ async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, 
         await check("escape alt+up", "^y copy")
 
 
-async def test_a_click_on_the_bar_does_what_the_key_does(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-        await pilot.click("#keys", offset=(str(bar(app)).index("methods") + 2, 0))
-        assert isinstance(app.screen, Menu)
-
-
-async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any) -> None:
+async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(**{"keymap.leader_chats": "x"}), engine, size=SIZE) as (app, pilot):
-        await pilot.press("ctrl+o")
+        await pilot.click("#keys", offset=(str(bar(app)).index("methods") + 2, 0))
+        assert isinstance(app.screen, Menu), "a click does what the key does"
+        await pilot.press("escape", "ctrl+o")
         assert isinstance(app.screen, LeaderScreen)
         letters = str(app.screen._letters.render())
         assert re.search(r"x +chats", letters)
         assert re.search(r"m +models", letters)
-        await pilot.press("escape")
-        assert app.screen is app.chat_screen
-        await pilot.press("ctrl+o", "2")
+        await pilot.press("escape", "ctrl+o", "2")
         assert isinstance(app.screen, Menu)
         await pilot.press("escape", "ctrl+o", "ctrl+o", "a")
         assert app.box.text == "a"
-
-
-async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         for _ in range(2):
             await answering(app, pilot, engine, make_steps)
             engine.finish()
             await settle(app, pilot)
         await pilot.press("ctrl+o", "up", "up", "up")
-        assert isinstance(app.screen, LeaderScreen)
+        assert isinstance(app.screen, LeaderScreen), "these keys repeat"
         assert app.view.mark.entry is app.dialogue.transcript.entries[1]
         assert str(app.screen._letters.render()).split() == "↑ prev message ↓ next message esc done".split()
         await pilot.press("ctrl+y")  # goes to the chat
@@ -161,8 +147,6 @@ async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, m
             await pilot.press("f1")
 
 
-Pilot = Any
-
 WAYS: dict[type[FramedScreen[Any]], list[str]] = {
     Menu: ["f2"],
     RaceSetup: ["h", "f5"],
@@ -175,26 +159,6 @@ WAYS: dict[type[FramedScreen[Any]], list[str]] = {
 """Keys that open each screen."""
 
 
-@pytest.fixture
-def open_screen(
-    make_chat: Make, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Pilot, type], Awaitable[Any]]:
-    """Opens one of them over a chat that has an answer."""
-    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("specchat.app.tui.actions.models.Models.room", lambda self: FreeMemory(8_000_000_000, "in memory"))
-    make_home(tmp_path / "home", monkeypatch)
-
-    async def open_screen(pilot: Pilot, kind: type) -> Any:
-        engine.loaded()
-        await settle(pilot.app, pilot)
-        pilot.app.box.sent = ["One lamp", "Two lamps"]
-        await pilot.press(*WAYS[kind])
-        assert type(pilot.app.screen) is kind
-        return pilot.app.screen
-
-    return open_screen
-
-
 def test_all_frames_are_here() -> None:
     def below(kind: type[Any]) -> Iterator[type[Any]]:
         for part in kind.__subclasses__():
@@ -204,56 +168,51 @@ def test_all_frames_are_here() -> None:
     assert {kind for kind in below(FramedScreen) if kind.__module__.startswith("specchat")} - {SearchScreen} == set(WAYS)
 
 
-@pytest.mark.parametrize("kind", WAYS)
-async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_screen: Any, kind: type) -> None:
-    async with chatting(make_chat(), size=(60, 18)) as (app, pilot):
-        screen = await open_screen(pilot, kind)
-        for width in (60, 80):  # a narrow edge says how to leave
-            await pilot.resize_terminal(width, 18)
-            narrow = str(screen.frame.border_subtitle)
-            last = " · ".join(f"{hint.label}" for hint in screen.ways_out())
-            assert narrow.endswith(last.rpartition(" · ")[2])
+async def test_the_edge_and_the_help_of_every_frame_have_the_same_keys(
+    make_chat: Make, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("specchat.app.tui.actions.models.Models.room", lambda self: FreeMemory(8_000_000_000, "in memory"))
+    make_home(tmp_path / "home", monkeypatch)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
+        for kind, ways in WAYS.items():
+            app.box.put("")
+            await pilot.press(*ways)
+            screen = app.screen
+            assert type(screen) is kind
+            await pilot.resize_terminal(60, 18)
+            narrow = str(screen.frame.border_subtitle)  # says how to leave, and is not cut
+            assert narrow.endswith(screen.ways_out()[-1].label)
             assert "esc " in narrow
-            drawn = [strip.text for strip in screen._compositor.render_strips()]
-            assert any(narrow in row for row in drawn)  # not cut
-        if kind is HelpScreen:
-            return
-        await pilot.resize_terminal(100, 30)
-        edge = str(screen.frame.border_subtitle).split(" · ")
-        key_context = screen.key_context
-        bound = {binding.binding.id for binding in screen.active_bindings.values()} | {
-            "list_help",
-            "list_choose",
-        }  # the box has these
-        for hint in key_context.hints:
-            assert hint.keys or set(hint.ids) <= bound, hint
-        assert 3 <= len(key_context.hints) <= 8
-        await pilot.press("f1" if kind is TextScreen else "question_mark")
-        help_screen = app.screen
-        assert isinstance(help_screen, HelpScreen)
-        items = list(help_screen.listed.items)
-        rows = items[1 : next(i for i, item in enumerate(items) if not item.title)]
-        assert items[0].title == key_context.name
-        assert len(rows) == len(key_context.hints) - 1  # that for help itself
-        keys = {row.keys.split("  ")[0] for row in rows} | {"?", "F1"}
-        assert len(edge) >= 2
-        for part in edge:
-            assert any(part.startswith(f"{key} ") for key in keys), part
-        await pilot.press("escape")
-        assert app.screen is screen
-
-
-async def test_a_question_is_asked_with_its_sign(make_chat: Make, open_screen: Any) -> None:
-    async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
-        screen = await open_screen(pilot, SettingsScreen)
-        await pilot.press("a", "question_mark")
-        assert app.screen is screen
-        assert screen.box.value == "a?"
-        assert "F1 help" in str(screen.frame.border_subtitle)
-        await pilot.press("escape", *"max_tokens", "enter")
+            assert any(narrow in strip.text for strip in screen._compositor.render_strips())
+            await pilot.resize_terminal(*SIZE)
+            if kind is not HelpScreen:
+                await check_help(app, pilot, screen)
+            await pilot.press("escape")
+        await pilot.press("alt+o", "a", "question_mark")  # asks for help in an empty box alone
+        assert app.screen.box.value == "a?"
+        assert "F1 help" in str(app.screen.frame.border_subtitle)
+        await pilot.press("escape", *"max_tokens", "enter", "ctrl+u", "question_mark")
         assert isinstance(app.screen, TextScreen)
-        await pilot.press("ctrl+u", "question_mark")  # it is an answer
         assert app.screen.text == "?"
+
+
+async def check_help(app: Any, pilot: Any, screen: Any) -> None:
+    """The help begins with the keys of the frame, which are bound."""
+    edge, key_context = str(screen.frame.border_subtitle).split(" · "), screen.key_context
+    bound = {binding.binding.id for binding in screen.active_bindings.values()} | {"list_help", "list_choose"}  # the box's
+    assert all(hint.keys or set(hint.ids) <= bound for hint in key_context.hints)
+    assert 3 <= len(key_context.hints) <= 8
+    await pilot.press("f1" if isinstance(screen, TextScreen) else "question_mark")
+    items = list(app.screen.listed.items)
+    rows = items[1 : next(i for i, item in enumerate(items) if not item.title)]
+    assert items[0].title == key_context.name
+    assert len(rows) == len(key_context.hints) - 1  # that for help itself
+    keys = {row.keys.split("  ")[0] for row in rows} | {"?", "F1"}
+    assert len(edge) >= 2
+    assert all(any(part.startswith(f"{key} ") for key in keys) for part in edge), edge
+    await pilot.press("escape")
+    assert app.screen is screen
 
 
 def test_keys_of_items() -> None:

@@ -62,16 +62,6 @@ async def test_what_suits_the_model_comes_first_and_what_seldom_pays_last(make_c
         assert menu.size.height >= len(lines)
 
 
-async def test_before_the_model_is_loaded_no_drafter_is_said_to_fit(make_chat: Make, engine: Any) -> None:
-    app = make_chat(model="own.gguf")
-    async with app.run_test(size=(100, 30)) as pilot:
-        app.dialogue.methods = known_methods()
-        await pilot.press("f2")
-        lines = rows(app.screen)
-        fitting = lines[: lines.index("Plain decoding  ")]
-        assert not any(name in row for row in fitting for name in ("draft ", "eagle", "mtp"))
-
-
 async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
         await ready(pilot, engine, lookahead="it needs tree attention. Load the model with --backend transformers.")
@@ -131,37 +121,26 @@ class Listing(App[None]):
         yield self.listed
 
 
-async def test_the_cursor_passes_over_headings_and_stays_at_the_ends() -> None:
-    async with (app := Listing()).run_test(size=(40, 10)):
-        app.listed.show(["A", "ant", "B", "bee", "bug"])
-        assert app.listed.item == "ant"
-        app.listed.move(1)
-        assert app.listed.item == "bee"
-        app.listed.move(9)
-        assert app.listed.item == "bug"
-        app.listed.move(-9)
-        assert app.listed.item == "ant"
-
-
-async def test_the_cursor_goes_to_what_was_named_else_to_the_nearest() -> None:
-    async with (app := Listing()).run_test(size=(40, 10)):
-        app.listed.show(["A", "ant", "B", "bee"], "bee")
-        assert app.listed.item == "bee"
-        app.listed.show(["A", "ant", "B"], "bee", at=2)
-        assert app.listed.item == "ant"
-        app.listed.show(["A"])
-        assert app.listed.item is None
-        app.listed.show([])
-        assert app.listed.item is None
-
-
-async def test_of_many_items_only_those_that_are_seen_are_drawn() -> None:
+async def test_a_list_draws_what_is_seen_and_passes_over_headings() -> None:
     async with (app := Listing()).run_test(size=(40, 10)) as pilot:
-        words = [f"word {number}" for number in range(10_000)]
-        app.listed.show(words)
+        listed = app.listed
+        listed.show(["A", "ant", "B", "bee", "bug"])
+        items = [listed.item]
+        for by in (1, 9, -9):
+            listed.move(by)
+            items.append(listed.item)
+        assert items == ["ant", "bee", "bug", "ant"]
+        listed.show(["A", "ant", "B", "bee"], "bee")
+        assert listed.item == "bee"
+        listed.show(["A", "ant", "B"], "bee", at=2)
+        assert listed.item == "ant", "the nearest"
+        listed.show(["A"])
+        assert listed.item is None
+        app.drawn.clear()
+        listed.show([f"word {number}" for number in range(10_000)])
         await pilot.pause()
         assert len(set(app.drawn)) <= 10
-        app.listed.move(20_000)
+        listed.move(20_000)
         await pilot.pause()
-        assert app.listed.item == "word 9999"
-        assert "word 9999" in app.listed.render_line(app.listed.size.height - 1).text
+        assert listed.item == "word 9999"
+        assert "word 9999" in listed.render_line(listed.size.height - 1).text
