@@ -1,5 +1,5 @@
 """A search box, a list of matches and details about the item under the cursor, in a frame: the base of the lists of chats,
-models, settings, sent messages and the models of a race, and of the help."""
+models and settings, and of the help."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from ..keys import KEYS, Hint, bindings_of, hints
 from ..terminal_app import Result
 from .framed import FramedScreen
 from .pick_list import Item, PickList
-
-AROUND = 9
-"""Rows around a list that grows: frame, box, four rows about an item."""
 
 
 class SearchBox(Input):
@@ -111,10 +108,6 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
     def cells(self) -> int:
         """Cells of a line about an item."""
         return max(20, self.detail.size.width)
-
-    def grow(self, items: int) -> None:
-        """Give the list the rows for a number of items, limited by the screen."""
-        self.listed.styles.height = max(3, min(items, self.app.size.height * 92 // 100 - AROUND))
 
     def tell(self) -> None:
         """Redraw the lines about the item and the keys."""
