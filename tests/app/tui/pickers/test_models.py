@@ -129,8 +129,9 @@ def test_downloads(picture: Make, engine: Any, home: Path) -> None:
     assert picture(before)
 
 
-async def test_the_key_the_command_and_the_help_open_it(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test() as pilot:
+async def test_the_list_opens_by_key_and_command_and_looks_again(make_chat: Make, engine: Any, home: Path) -> None:
+    write_folder(home / "mine" / "Keeper")
+    async with make_chat(model_folders=[str(home / "mine")]).run_test(size=(100, 40)) as pilot:
         await pilot.press("alt+m")
         assert screen(pilot).is_current
         await pilot.press("escape")
@@ -138,28 +139,18 @@ async def test_the_key_the_command_and_the_help_open_it(make_chat: Make, engine:
         pilot.app.actions.command("/models gull")
         await until(pilot, lambda: list_shown(pilot) and all_judged(pilot))
         assert titles(pilot) == ["LM Studio", "harbour/Gull-GGUF/Gull-Q4_K_M"]
-        await pilot.press("escape", "escape", "f1", *"/models", "enter")
-        assert screen(pilot).is_current
-
-
-async def test_looking_again_finds_what_is_new(make_chat: Make, engine: Any, home: Path) -> None:
-    write_folder(home / "mine" / "Keeper")
-    async with make_chat(model_folders=[str(home / "mine")]).run_test(size=(100, 40)) as pilot:
-        await browse(pilot, engine)
+        await pilot.press("escape")
+        await goto(pilot, "damaged")
+        assert "This file" in details(pilot)
+        await pilot.press("enter")
+        assert "This file" in note(pilot), "it is not loaded"
         assert "Keeper" in titles(pilot)
         write_gguf(home / "here" / "fresh-Q4_K_M.gguf")
         (home / "here" / "damaged-Q8_0.gguf").unlink()
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "fresh-Q4_K_M" in titles(pilot) and "damaged-Q8_0" not in titles(pilot))
-
-
-async def test_what_is_wrong_with_a_model_is_told_and_it_is_not_loaded(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await browse(pilot, engine)
-        await goto(pilot, "damaged")
-        assert "This file" in details(pilot)
-        await pilot.press("enter")
-        assert "This file" in note(pilot)
+        engine.loaded()
+        pilot.app.take_events()
         assert pilot.app.dialogue.submit("Hello")
         await goto(pilot, "builtin")
         await pilot.press("enter")
@@ -187,6 +178,13 @@ async def test_enter_loads(make_chat: Make, engine: Any, home: Path) -> None:
             load = loads(engine)[-1]
             assert load.selection == ModelSelection(spec, backend=backend, revision=revision)
             assert pilot.app.dialogue.phase == "loading"
+        engine.events = [Loading(load.id, "download", 10, 100)]
+        pilot.app.take_events()
+        await pilot.press("escape")
+        assert engine.sent[-1] == Cancel(load.id)
+        engine.events = [Failed(load.id, "cancelled", "Loading was cancelled.")]
+        pilot.app.take_events()
+        assert pilot.app.dialogue.phase == "ready", "the model before stays"
 
 
 async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: Any, home: Path) -> None:
@@ -213,43 +211,7 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         assert load.selection.draft_model == ("lantern/Lighthouse-Tiny",)
 
 
-async def test_escape_cancels_a_load_and_the_model_before_stays(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await browse(pilot, engine)
-        await goto(pilot, "pilot")
-        await pilot.press("enter")
-        (load,) = loads(engine)
-        engine.events = [Loading(load.id, "download", 10, 100)]
-        pilot.app.take_events()
-        await pilot.press("escape")
-        assert engine.sent[-1] == Cancel(load.id)
-        engine.events = [Failed(load.id, "cancelled", "Loading was cancelled.")]
-        pilot.app.take_events()
-        assert (pilot.app.dialogue.phase, pilot.app.dialogue.model) == ("ready", "builtin")
-
-
-async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engine: Any, hub: Hub) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        models_screen = await browse(pilot, engine, *"sea/Buoy-GGUF")
-        assert titles(pilot)[0] == "Look up sea/Buoy-GGUF on the Hub"
-        await pilot.press("ctrl+home", "enter")
-        await until(pilot, lambda: models_screen.looking.repository is not None)
-        assert titles(pilot)[1:] == ["Q4_K_M", "Q8_0", "BF16 · 2 files"]
-        await pilot.press("down")
-        assert "sea/Buoy-GGUF · Q8_0" in details(pilot)
-        await pilot.press("enter")
-        downloads = pilot.app.models.downloads
-        await until(pilot, lambda: downloads.all["sea/Buoy-GGUF:Q8_0"].state == "done")
-        await until(pilot, lambda: "Q8_0" in titles(pilot))
-        assert hub.bodies("Buoy-Q8_0.gguf") == [""]
-        assert hub.bodies("Buoy-Q4_K_M.gguf") == []
-        await goto(pilot, "Q8_0")
-        await pilot.press("enter")
-        (load,) = loads(engine)
-        assert load.selection == ModelSelection("sea/Buoy-GGUF:Q8_0", revision=COMMIT)
-
-
-async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat: Make, engine: Any, hub: Hub) -> None:
+async def test_a_name_is_looked_up_fetched_behind_the_chat_and_loaded(make_chat: Make, engine: Any, hub: Hub) -> None:
     notices: list[str] = []
     app = make_chat()
 
@@ -259,18 +221,29 @@ async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat:
 
     async with app.run_test(size=(100, 30)) as pilot:
         app.tell = lambda text, severity="information": notices.append(text)
-        models_screen = await browse(pilot, engine, query="sea/Buoy")
+        models_screen = await browse(pilot, engine, *"sea/Buoy-GGUF")
+        assert titles(pilot)[0] == "Look up sea/Buoy-GGUF on the Hub"
+        await pilot.press("ctrl+home", "enter")
         await until(pilot, lambda: models_screen.looking.repository is not None)
+        assert titles(pilot)[1:] == ["Q4_K_M", "Q8_0", "BF16 · 2 files"]
+        await pilot.press("down")
+        assert "sea/Buoy-GGUF · Q8_0" in details(pilot)
         hub.refuse_files = (401, "GatedRepo")
         await pilot.press("enter", "escape", "escape", "escape")
         assert not isinstance(app.screen, ModelsScreen)
         await until(pilot, heard)
         assert "licence" in notices.pop()
         hub.refuse_files = None
-        app.models.browse()
-        await until(pilot, lambda: list_shown(pilot) and all_judged(pilot))
-        await goto(pilot, "sea/Buoy")
+        await browse(pilot, engine)
+        await goto(pilot, "sea/Buoy-GGUF")
         assert "licence" in details(pilot)
-        await pilot.press("enter", "escape")
+        await pilot.press("enter")
         await until(pilot, heard)
-        assert notices == ["sea/Buoy is downloaded (512 kB). Load it with /models."]
+        assert notices == ["sea/Buoy-GGUF:Q8_0 is downloaded (512 kB). Load it with /models."]
+        assert "" in hub.bodies("Buoy-Q8_0.gguf")
+        assert hub.bodies("Buoy-Q4_K_M.gguf") == []
+        await until(pilot, lambda: "sea/Buoy-GGUF:Q8_0" in screen(pilot).looking.by_key or "Q8_0" in str(titles(pilot)))
+        await goto(pilot, "sea/Buoy-GGUF")
+        await pilot.press("enter")
+        (load,) = loads(engine)
+        assert load.selection == ModelSelection("sea/Buoy-GGUF:Q8_0", revision=COMMIT)
