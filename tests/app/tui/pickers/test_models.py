@@ -242,8 +242,10 @@ async def test_a_name_is_looked_up_fetched_behind_the_chat_and_loaded(make_chat:
         assert notices == ["sea/Buoy-GGUF:Q8_0 is downloaded (512 kB). Load it with /models."]
         assert "" in hub.bodies("Buoy-Q8_0.gguf")
         assert hub.bodies("Buoy-Q4_K_M.gguf") == []
-        await until(pilot, lambda: "sea/Buoy-GGUF:Q8_0" in screen(pilot).looking.by_key or "Q8_0" in str(titles(pilot)))
-        await goto(pilot, "sea/Buoy-GGUF")
+        await pilot.press("escape")
+        models_screen = await browse(pilot, engine, query="sea/Buoy-GGUF")
+        await until(pilot, lambda: models_screen.looking.repository is not None)
+        await goto(pilot, "Q8_0")
         await pilot.press("enter")
         (load,) = loads(engine)
         assert load.selection == ModelSelection("sea/Buoy-GGUF:Q8_0", revision=COMMIT)
