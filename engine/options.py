@@ -11,7 +11,6 @@ from ..backends.base import Sampling as Sampling
 from ..backends.info import MOST_NODES as MOST_NODES
 from ..backends.info import Capabilities as Capabilities
 from ..backends.info import ModelInfo as ModelInfo
-from ..backends.info import flops as flops
 from ..backends.info import least_share as least_share
 from ..backends.info import plain_passes as plain_passes
 from ..backends.loading import builtin_gguf as builtin_gguf

@@ -6,13 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ...engine.catalog import Totals
-from ...engine.options import flops
 from .entries import TELLING_STEPS, Answer
 
 JsonFields = dict[str, Any]
-
-WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
-"""Draft lengths whose speedup is estimated for each answer."""
 
 
 def answer_json(answer: Answer) -> JsonFields:
@@ -43,7 +39,6 @@ def answer_json(answer: Answer) -> JsonFields:
         "drafters": {name: asdict(drafter) for name, drafter in totals.parts.items()},
         "nodes": totals.nodes,
         "nodes_per_token": totals.nodes_per_token,
-        "flops_per_token": flops(answer.weights, totals.nodes_per_token) or None,
         "prefill_seconds": figures.prefill_seconds,
         "first_token_seconds": figures.first_seconds,
         "decode_seconds": totals.seconds,
@@ -53,11 +48,9 @@ def answer_json(answer: Answer) -> JsonFields:
         "other_seconds": totals.other_seconds,
         "draft_token_seconds": totals.draft_token_seconds or None,
         "plain_seconds": plain or None,
-        "pass_seconds": totals.pass_seconds,
         "speedup": figures.speedup or None,
         "busy": figures.contended,
         "by_method": {name: _method_figures(share, plain) for name, share in answer.by_method.items()},
-        "what_if": _what_if(totals, plain),
         "finish_reason": answer.reason or "",
         "text": answer.text,
     }
@@ -86,12 +79,3 @@ def _method_figures(totals: Totals, plain: float) -> JsonFields:
         "speedup": (totals.speedup(plain) or None) if totals.timed >= TELLING_STEPS else None,
         "tokens_per_second": totals.tokens_per_second or None,
     }
-
-
-def _what_if(totals: Totals, plain: float) -> JsonFields:
-    """Estimate other draft lengths at the answer's own α; empty if nothing was drafted, or no plain step was timed."""
-    if not totals.drafted or not plain:
-        return {}
-    length, gain = totals.best_length(totals.alpha, plain)
-    speedups = {str(k): totals.what_if(k, totals.alpha, plain) for k in WHAT_IF_LENGTHS}
-    return {"speedups": speedups, "best": {"length": length, "speedup": gain}}

@@ -53,15 +53,6 @@ class Busy(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """A model in the engine, and the methods that it cannot run."""
-
-    selection: ModelSelection
-    info: ModelInfo
-    unavailable: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class NoModel:
     """No model is loaded."""
 
@@ -73,8 +64,8 @@ class LoadingModel:
     """A model is being loaded."""
 
     phase: ClassVar[Phase] = "loading"
-    previous: LoadedModel | None = None
-    """The model that the engine still has; None once it was freed."""
+    previous: tuple[ModelSelection, ModelInfo, dict[str, str]] | None = None
+    """The model that the engine still has, with the methods that it cannot run; None once it was freed."""
     cancelled: bool = False
 
 
@@ -376,7 +367,7 @@ class Dialogue:
         """
         previous = self.state.previous if isinstance(self.state, LoadingModel) else None
         if self.info:
-            previous = LoadedModel(self.selection, self.info, self.unavailable)
+            previous = (self.selection, self.info, self.unavailable)
         if spec != self.model:
             options = {name: getattr(ModelSelection(), name) for name in OF_ONE_MODEL} | options
         self.selection = replace(self.selection, model=spec, **options)
@@ -420,7 +411,6 @@ class Dialogue:
             asked=request,
             id=self.engine.next_id(),
             curve=self.info.pass_seconds,
-            weights=self.info.weights,
         )
         self.transcript.entries.append(answer)
         self.state = Answering(answer.id, answer, method_after=method_after)
@@ -562,10 +552,8 @@ class Dialogue:
             self._end(send=event.cause == "cancelled")
         elif isinstance(state, LoadingModel):
             self.state = NoModel()
-            if (previous := state.previous) is not None:
-                self.selection = previous.selection
-                self.info = previous.info
-                self.unavailable = previous.unavailable
+            if state.previous is not None:
+                self.selection, self.info, self.unavailable = state.previous
                 self._settle()
 
     def _end(self, send: bool = True) -> None:

@@ -310,8 +310,6 @@ class Answer:
     """Last character of an unfinished answer, shown although it may still change: the next text begins with it."""
     opened: bool | None = None
     """Whether the reader opened or folded its thought; None: as the setting has it."""
-    weights: int = 0
-    """Number of the model's weights that a pass uses, as in `ModelInfo.weights`."""
     curve: tuple[tuple[int, float], ...] = ()
     """(nodes, seconds) of the model's passes, measured at load; absent in a saved answer."""
     held_back: str = ""

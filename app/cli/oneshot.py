@@ -376,7 +376,6 @@ class _Run:
         settings = replace(request.settings, sampling=layers.settings().sampling)
         answer = self.answer
         self.info = event.model
-        answer.weights = event.model.weights
         for note in event.model.notes:
             self.notes.sentence(note)
         server = event.model.server

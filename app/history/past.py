@@ -55,11 +55,11 @@ def forget_deleted() -> None:
     if not folder.is_dir():
         return
     with reading() as chats, chats.store.lock:
-        answers, older = draftable(chats.store.db)
+        answers = draftable(chats.store.db)
     from ...engine.past import keep_only  # here alone: it loads NumPy
 
     try:
-        keep_only(folder, answers.keys() | older)
+        keep_only(folder, answers.keys())
     except OSError as error:
         raise UserError(
             f"The chat is deleted, but its answers are still in the index of past answers ({error.strerror}). Delete the "
@@ -67,22 +67,17 @@ def forget_deleted() -> None:
         ) from None
 
 
-def draftable(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
-    """List the answers to draft from, newest first, as key → entry; and the keys of older ones that may stay."""
-    newest: dict[int, int] = {}
-    older = set[int]()
+def draftable(db: sqlite3.Connection) -> dict[int, tuple[int, bool]]:
+    """List the answers that an index may hold, newest first: key → (entry, whether it is among those to draft from)."""
+    answers: dict[int, tuple[int, bool]] = {}
     total = 0
     for key, entry, length in db.execute(_ALIVE):
-        if key in newest or key in older:  # a branch has it too
-            continue
-        total += length
-        if total <= CHARACTERS:
-            newest[key] = entry
-        elif total <= CHARACTERS + SLACK:
-            older.add(key)
-        else:
-            break
-    return newest, older
+        if key not in answers:  # else a branch has it too
+            total += length
+            if total > CHARACTERS + SLACK:
+                break
+            answers[key] = entry, total <= CHARACTERS
+    return answers
 
 
 class PastSync:
@@ -141,16 +136,16 @@ class PastSync:
                 state = (*db.execute(_STATE).fetchone(), indexed, idle, len(self._sent))
                 if state == self._rows_state:
                     return
-                answers, older = draftable(db)
+                answers = draftable(db)
                 self._rows_state = state
-                for key, entry in answers.items() if idle else ():
-                    if length <= BATCH and key not in indexed and key not in self._sent:
+                for key, (entry, wanted) in answers.items() if idle else ():
+                    if wanted and length <= BATCH and key not in indexed and key not in self._sent:
                         text = str(db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()[0])
                         batch.append([key, text])
                         length += len(text)
         except UserError:  # the recorder reports it
             return
-        deleted = indexed - answers.keys() - older
+        deleted = indexed - answers.keys()
         self._sent = (self._sent - deleted) | {int(key) for key, _ in batch}
         folder = str(past_folder())
         if deleted:  # first, and alone: adding takes longer

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from ...engine.catalog import Totals
 from ...errors import counted
-from ..chat.answer_json import WHAT_IF_LENGTHS
 from ..chat.entries import Answer
 from ..chat.methods import get_method, hits
 from ..text.amounts import milliseconds, rate
@@ -20,6 +19,9 @@ BINS = 6
 
 SPARK_ROWS, WIDEST = 2, 4
 """Height of the curve, and greatest width of a column."""
+
+WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
+"""Draft lengths whose speedup is estimated."""
 
 EVEN = 0.02
 """Distance of a speedup to 1 up to which it is neither gain nor loss."""

@@ -110,10 +110,6 @@ def test_json_has_every_figure(call: Call, model: str, method: str) -> None:
         assert max(data["runs"]) > 1
         assert data["acceptance_rate"] == pytest.approx(data["accepted_tokens"] / data["draft_tokens"])
         assert data["nodes"] > data["tokens"]
-        # Beside other programs no plain step is compared.
-        assert list(data["what_if"].get("speedups", {})) == (["1", "2", "3", "4", "6", "8"] if data["plain_seconds"] else [])
-    assert sum(count for _, count, _ in data["pass_seconds"]) <= data["steps"]
-    assert data["flops_per_token"] is None, "a recorded answer is not computed"
     assert data["speedup"] is None or not data["busy"]
     assert data["by_method"][method]["speedup"] == data["speedup"], "what is not told of the whole is not told of its part"
 
