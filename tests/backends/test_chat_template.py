@@ -83,24 +83,6 @@ def test_what_a_template_leaves_out_is_said(source: str, sentence: str) -> None:
         Template(source, {}).render([{"role": role, "content": content} for role, content in TALK])
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{{ messages | tojson }}",
-        "{% for m in messages %}{{ m.content | e | upper }}{% endfor %}",
-        "{% for m in messages %}{{ m.content | replace('\n', ' ') | trim }}{% endfor %}",
-        "{% for m in messages if m.role != 'assistant' %}"
-        "{{ m.content.split('</think>')[-1] | replace('/no_think', '') }}{% endfor %}",
-        "{{ messages[1].content ~ messages[0].content ~ messages[3].content }}",
-        "{% for m in messages if m.role != 'system' %}{{ messages[0].content if loop.last }}{{ m.content }}{% endfor %}",
-    ],
-)
-def test_what_a_template_writes_another_way_is_there(source: str) -> None:
-    contents = ('Be "brief" & <b>\n\tclear</b>.', "Is 1 < 2?\n\n  Or 'not'? /no_think", "<think>Hm.</think>Yes.", "é\\n日本")
-    chat = [{"role": role, "content": content} for (role, _), content in zip(TALK, contents, strict=True)]
-    assert Template(source, {}).render(chat)
-
-
 RUNTIMES = ("transformers", pytest.param("llama.cpp", marks=needs_llama))
 BEGINNING = "Once upon a time, in a small town by the sea, there lived"
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}, {"role": "user", "content": "And?"}]
@@ -143,9 +125,8 @@ def test_a_message_is_a_paragraph_and_an_answer_goes_on_from_it(model: Model) ->
     assert encode_prompt(model, [{"role": "system", "content": "A letter."}, *TURNS[:1]]) == model.encode("A letter.\n\nHello")
 
 
-@pytest.mark.parametrize("method", ["greedy", "lookup"])
-def test_a_loop_is_ended(model: Model, method: str) -> None:
-    looping, _ = written(model, "one two three " * 30, method, max_tokens=400, stop_loops=True)
+def test_a_loop_is_ended(model: Model) -> None:
+    looping, _ = written(model, "one two three " * 30, max_tokens=400, stop_loops=True)
     assert looping.finish_reason == "loop"
     assert len(looping.answer) < 400
 
@@ -162,26 +143,17 @@ def test_a_template_makes_a_chat_of_it(base: str) -> None:
 def test_a_template_goes_before_the_models_own(tmp_path: Path) -> None:
     file = tmp_path / "plain.jinja"
     file.write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:")
-    model = load_model("builtin", LoadOptions(threads=1, context=512, chat_template=str(file)))
+    model = load_model("builtin-draft", LoadOptions(threads=1, context=512, chat_template=str(file)))
     assert model.decode(encode_prompt(model, TURNS)) == "user: Hello\nassistant: Hi\nuser: And?\nassistant:"
     model.close()
 
 
-TROUBLE = {
-    "{% for m in messages %}{{ m.content }}": "does not work .TemplateSyntaxError: .*endfor",
-    "{{ messages | shout }}": "does not work .TemplateAssertionError: .*shout",
-}
-
-
-@pytest.mark.parametrize("source", TROUBLE)
-def test_a_template_that_does_not_work_is_refused_at_once(source: str, base: str, tmp_path: Path) -> None:
-    file = tmp_path / "mine.jinja"
-    file.write_text(source)
-    stages: list[str] = []
-    with pytest.raises(UserError, match=TROUBLE[source]) as refused:
+def test_a_template_that_does_not_work_is_refused_before_weights_are_read(base: str, tmp_path: Path) -> None:
+    file, stages = tmp_path / "mine.jinja", list[str]()
+    file.write_text("{% for m in messages %}{{ m.content }}")
+    with pytest.raises(UserError, match=f"{file} does not work .TemplateSyntaxError: .*endfor"):
         load_model(base, LoadOptions(chat_template=str(file)), progress=lambda stage, *_: stages.append(stage))
-    assert str(file) in str(refused.value)
-    assert stages == [], "before the weights are read"
+    assert stages == []
 
 
 def test_a_file_that_is_no_template_is_refused(tmp_path: Path) -> None:

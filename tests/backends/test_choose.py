@@ -81,16 +81,14 @@ def test_uniform_numbers_are_uniform_and_apart() -> None:
             assert abs(np.corrcoef(series[a], series[b])[0, 1]) < 4 / math.sqrt(4000)
 
 
-@pytest.mark.parametrize("axis", ["tokens", "positions", "seeds"])
-def test_gumbel_noise_is_gumbel_along_every_axis(axis: str) -> None:
-    match axis:
-        case "tokens":
-            noise = gumbel([noise_key(3, 9)], torch.arange(20_000)[None])
-        case "positions":
-            noise = gumbel([noise_key(3, position) for position in range(20_000)], torch.tensor([[11]]))
-        case _:
-            noise = gumbel([noise_key(seed, 9) for seed in SEEDS], torch.tensor([[11]]))
-    assert kstest(noise.ravel().numpy(), "gumbel_r").pvalue > PASSES
+def test_gumbel_noise_is_gumbel_along_every_axis() -> None:
+    many = range(8_000)
+    for noise in (
+        gumbel([noise_key(3, 9)], torch.tensor([many])),
+        gumbel([noise_key(3, position) for position in many], torch.tensor([[11]])),
+        gumbel([noise_key(seed, 9) for seed in many], torch.tensor([[11]])),
+    ):
+        assert kstest(noise.ravel().numpy(), "gumbel_r").pvalue > PASSES
 
 
 def test_splitmix64_reference_values() -> None:
@@ -193,8 +191,6 @@ def test_settings_at_their_limits() -> None:
     none = TorchScores(torch.zeros(0, 9), (), ())
     assert none.choose(Sampling()) == none.choose(Sampling(temperature=1)) == []
     assert none.top(3) == []
-    with pytest.raises(ValueError, match="rows"):
-        TorchScores(torch.zeros(2, 9), (0,), (0,))
     flat = torch.zeros(2, 1000)
     sampling = Sampling(temperature=1, seed=3)
     first, second = scores(flat).choose(sampling)

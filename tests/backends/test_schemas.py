@@ -16,7 +16,7 @@ from specchat.engine.remote import make_server_request
 
 from ..fakes.constraints import grammar, json_object, json_schema, regex
 
-S, I, N, B = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}  # noqa: E741
+S, I = {"type": "string"}, {"type": "integer"}  # noqa: E741
 
 
 def obj(required: str = "", more: Any = False, **properties: Any) -> dict[str, Any]:
@@ -31,55 +31,31 @@ def text(**more: Any) -> dict[str, Any]:
     return {"type": "string", **more}
 
 
-UUID = text(format="uuid")
 TREE = {"$defs": {"node": obj("value", value=I, children=arr({"$ref": "#/$defs/node"}))}, "$ref": "#/$defs/node"}
 
 TAKEN: dict[str, Any] = {
-    # APIs
     "json patch": arr(obj("op path", op={"enum": ["add", "remove", "replace"]}, path=text(pattern="^/"), value={})),
-    "geo point": obj("type coordinates", type={"const": "Point"}, coordinates=arr(N, minItems=2, maxItems=3)),
-    "nullable": obj("name nick", name=S, nick={"type": ["string", "null"]}),
-    "either": obj("id", id={"anyOf": [I, UUID]}),
+    "either": obj("id", id={"anyOf": [I, text(format="uuid")]}, nick={"type": ["string", "null"]}),
     "headers": {"type": "object", "patternProperties": {"^x-[a-z]+$": S}, "additionalProperties": False},
-    "ip": obj("v4", v4=text(format="ipv4"), v6=text(format="ipv6"), host=text(format="hostname")),
-    "times": obj("at for", at=text(format="time"), **{"for": text(format="duration")}),
-    # Extraction, classification, reasoning
+    "formats": obj("v4 at", v4=text(format="ipv4"), host=text(format="hostname"), at=text(format="time")),
     "tree": TREE,
-    "expression": {
-        "$defs": {"e": {"anyOf": [N, obj("op of", op={"enum": ["+", "*"]}, of=arr({"$ref": "#/$defs/e"}, minItems=2))]}},
-        "$ref": "#/$defs/e",
-    },
     "all of": {"allOf": [{"type": "object", "properties": {"a": S}, "required": ["a"]}, {"properties": {"b": I}}]},
     "any json": {},
-    # Recursion that can end
-    "list": {"type": ["object", "null"], "properties": {"next": {"$ref": "#"}}, "required": ["next"]},
     "rows": {"type": ["array", "null"], "items": {"$ref": "#"}, "minItems": 1},
-    "anchor": {"$defs": {"t": {"$anchor": "t", **obj("kids", kids=arr({"$ref": "#t"}))}}, "$ref": "#t"},
 }
 """Those that can be enforced."""
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "unique tags": (arr(S, uniqueItems=True), "cannot be used: .*uniqueItems"),
     "conditional": ({"if": {"properties": {"a": S}}, "then": {"required": ["b"]}}, "if.*then"),
-    "not empty": ({"not": {"const": ""}}, "not"),
-    "contains": (arr(S, contains={"const": "x"}), "contains"),
-    "names": ({"type": "object", "propertyNames": {"pattern": "^a"}}, "propertyNames"),
-    "overlap": ({"oneOf": [S, text(maxLength=3)]}, "oneOf"),
-    "iban": (text(format="iban"), "iban"),
-}
-"""Those that cannot, each with what is said of it."""
-
-BROKEN: dict[str, tuple[str, str]] = {
-    "no JSON": ('{"type": "object",}', r"is not JSON \(line 1, column 19"),
-    "no schema": ("[1, 2]", "must be a JSON object"),
-    "too short": ('{"type": "string", "minLength": 5, "maxLength": 2}', "Unsatisfiable"),
-    "two types": ('{"allOf": [{"type": "string"}, {"type": "integer"}]}', "Unsatisfiable"),
-    "never": ('{"type": "object", "required": ["a"], "properties": {"a": false}}', "Unsatisfiable"),
-    "missing": ('{"$ref": "#/$defs/nowhere"}', "nowhere"),
-    "remote": ('{"$ref": "https://example.com/x.json"}', "example.com"),
+    "overlap": ({"oneOf": [S, text(maxLength=3)]}, "oneOf"), "iban": (text(format="iban"), "iban"),
+    "no JSON": ('{"type": "object",}', r"is not JSON \(line 1, column 19"), "no schema": ("[1, 2]", "must be a JSON object"),
+    "too short": (text(minLength=5, maxLength=2), "Unsatisfiable"), "missing": ({"$ref": "#/$defs/nowhere"}, "nowhere"),
+    "remote": ({"$ref": "https://example.com/x.json"}, "example.com"),
     "too deep": ('{"items":' * 2000 + "{}" + "}" * 2000, "nested too deeply"),
-}
-"""Texts that are no schemas that anything could match, with what is said."""
+    "too many": ({"enum": [f"i{i}" for i in range(100_000)]}, "cannot be used: "),
+}  # fmt: skip
+"""Schemas that cannot, each with what is said of it."""
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -91,19 +67,12 @@ def test_a_schema_is_compiled_and_begun(builtin_model: Model, name: str) -> None
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_enforced_is_named(name: str) -> None:
+def test_what_cannot_be_enforced_is_one_sentence(name: str) -> None:
     schema, sentence = REFUSED[name]
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError, match=sentence) as caught:
         json_schema(schema).check()
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_schema_gets_one_sentence(name: str) -> None:
-    text, sentence = BROKEN[name]
-    with pytest.raises(UserError, match=sentence) as found:
-        json_schema(text).check()
-    assert "\n" not in str(found.value)
-    assert str(found.value).startswith("The schema ")
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("The schema ")
 
 
 @pytest.mark.parametrize(("constraint", "sentence"), [
@@ -117,14 +86,9 @@ def test_a_broken_pattern_gets_one_sentence(constraint: Any, sentence: str) -> N
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("text", ["start: start", 'start: start "a"'])
-def test_a_grammar_of_nothing_ends_before_it_begins(builtin_model: Model, text: str) -> None:
+def test_a_grammar_of_nothing_is_refused_and_an_exploding_one_ends_with_a_sentence_or_goes_on(builtin_model: Model) -> None:
     with pytest.raises(UserError):
-        Matcher(builtin_model.grammar_tokenizer(), grammar(text))
-
-
-def test_an_exploding_grammar_ends_with_a_sentence_or_goes_on(builtin_model: Model) -> None:
-    """Grammars that grow beyond the limits are given up."""
+        Matcher(builtin_model.grammar_tokenizer(), grammar("start: start"))
     for constraint in (
         regex("(.*a.{200}b){30}"),
         regex("((a{1,500}){1,500}){1,500}"),
@@ -209,15 +173,8 @@ def test_what_comes_back_is_looked_at() -> None:
     assert not constraint.matches('{"a": 3}')
     assert not constraint.matches('{"a": "3", "b": "x"}')
     assert not constraint.matches('{"a": 3, "b": "x"')
-    owner = {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "id": {"type": "integer"}},
-        "required": ["name", "id"],
-    }
-    nested = json_schema({"type": "object", "properties": {"id": {"type": "integer"}, "owner": owner}})
-    assert nested.matches('{"id": 1, "owner": {"name": "Ana", "id": 2}}')
-    assert nested.matches('{"owner": {"id": 2.0, "name": "Ana"}, "id": 1e0}')
-    assert not nested.matches('{"id": 1, "owner": {"name": "Ana", "id": 2.5}}')
+    assert constraint.matches('{"b": "x", "a": 3.0}')
+    assert not constraint.matches('{"b": "x", "a": 2.5}')
     assert json_schema({"$ref": "https://example.com/schema"}).matches("1")
     assert json_schema({"type": "string", "format": "time"}).matches('"12:30:03-05:03"')
     assert not json_schema({"type": "string", "format": "ipv4"}).matches('"1.2.3"')

@@ -188,15 +188,6 @@ def test_a_pass_that_fails_leaves_the_session_as_it_was(name: str, error: Except
     mirror.check()
 
 
-def test_models_that_refuse_masks_draft_chains() -> None:
-    model = tiny_model("bloom")
-    able = model.info.capabilities
-    assert (able.tree, able.chain) == (False, True)
-    assert able.reasons["tree"] in model.info.notes
-    with pytest.raises(UserError, match="chains only"):
-        model.open_session().evaluate([1, 2], (ROOT, ROOT))
-
-
 def test_recurrent_models_decode_plainly() -> None:
     model = tiny_model("mamba")
     assert not model.info.capabilities.tree
@@ -214,24 +205,6 @@ def test_recurrent_models_decode_plainly() -> None:
     close(scores.logits[0], linear("mamba", [*ids[:20], 50])[-1])
     with pytest.raises(UserError, match="chains only"):
         session.evaluate([1, 2], (ROOT, ROOT))
-
-
-def test_committing_a_fully_accepted_chain_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moves are seen in the cache alone."""
-    session: Any = tiny_model("llama").open_session()
-    session.prefill(range(10, 20))
-    moved: list[list[int]] = []
-    monkeypatch.setattr(session._cache, "move", lambda source, start: moved.append(source))
-    session.evaluate([20, 21, 22], (ROOT, 0, 1))
-    session.commit((0, 1, 2))
-    session.evaluate([23, 24, 25], (ROOT, 0, 1))
-    session.commit((0, 1))
-    session.evaluate([26], (ROOT,))
-    session.commit((0,))
-    assert not moved
-    session.evaluate([30, 31, 32], (ROOT, 0, 0))
-    session.commit((0, 2))
-    assert moved == [[18]]
 
 
 @pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
@@ -270,6 +243,8 @@ def test_wrong_calls_are_told_and_change_nothing() -> None:
         session.rewind(11)
     with pytest.raises(UserError, match="layers"):
         session.evaluate([7], (0,), layers=3)
+    with pytest.raises(ValueError, match="no taps"):
+        session.states(0, 1)
     assert session.evaluate([7], (1,)).nodes == (2,)
 
 
@@ -303,16 +278,6 @@ def test_a_refused_draft_costs_its_accepted_tokens_again_and_nothing_else(family
     finally:
         hook.remove()
         session.close()
-
-
-def test_what_is_not_committed_has_no_states() -> None:
-    session: Any = tiny_model("llama").open_session(taps=(1, 0, 3, 2, 1))
-    assert session.states(0, 0).shape == (0, 5 * 32)
-    session.prefill(range(10, 20))
-    session.evaluate([5], (ROOT,))
-    for first, end in ((0, 11), (-1, 3), (5, 4)):
-        with pytest.raises(ValueError, match="not all committed"):
-            session.states(first, end)
 
 
 def silenced(kind: str, run: Run) -> Any:
@@ -364,35 +329,6 @@ def test_a_draft_without_blocks_sees_what_the_whole_model_made_of_the_text_befor
     close(session.evaluate((5,), (5,)).logits[-1:], linear(kind, [*before, *ids, 5])[-1:])
     session.commit((3, 4, 5, 6))
     close(session.evaluate((6,), (ROOT,)).logits, linear(kind, [*before, *ids, 5, 6])[-1:])
-
-
-def test_layers_whose_blocks_add_the_hidden_states_themselves_are_left_out_whole_only() -> None:
-    session: Any = tiny_model("bloom").open_session()
-    session.prefill(range(10, 20))
-    with pytest.raises(UserError, match=r"BloomBlock.* whole layers only, such as 3 or 4-6\."):
-        session.evaluate([5], (ROOT,), layers=(0, Block(1, "mlp"), 2))
-    assert session.evaluate([5], (ROOT,), layers=(0, 2)).nodes == (0,)
-    close(session.evaluate([6], (0,), (1,)).logits, linear("bloom", [*range(10, 20), 5, 6])[-1:])
-
-
-@pytest.mark.parametrize("change", ["normalised", "nameless", "loses"])
-def test_a_layer_has_to_show_that_its_blocks_can_be_told_apart(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model: Any = load_transformers(tiny_folder("gemma2"), "gemma2", LoadOptions(device="cpu"))
-    layer = model._runner.module.model.layers[1]
-    session = model.open_session()
-    if change == "nameless":
-        layer.self_attention_block = layer._modules.pop("self_attn")
-    else:
-        forward = type(layer).forward
-
-        def changed(self: Any, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-            if change == "loses":
-                raise ValueError("too many values to unpack")
-            return forward(self, hidden_states, *args, **kwargs) * 1.5  # type: ignore[no-any-return]
-
-        monkeypatch.setattr(type(layer), "forward", changed)
-    with pytest.raises(UserError, match="do not separate attention and MLP"):
-        session.evaluate([5], (ROOT,), layers=(Block(1, "attention"),))
 
 
 def test_a_node_that_stopped_early_is_not_committed() -> None:

@@ -200,21 +200,6 @@ def test_what_may_follow_is_what_the_mask_allows(codec: Codec) -> None:
             following = [token for token in tried if matcher.allows([*line, token])]
             assert following == [token for token in tried if token in allowed and token not in matcher.ends]
             line.append(rng.choice(allowed))
-    codec.ends = codec.ends or (END,)
-    matcher = Matcher(codec.grammar_tokenizer(), regex("(<table>|<td>)[a-z]+</td>"))
-    assert matcher.allows([IDS["<td>"]])
-    assert matcher.may_follow([], IDS["<table>"])
-    assert not matcher.may_follow([], IDS["<b>"])
-
-
-def test_chat_is_what_transformers_makes_of_it() -> None:
-    messages = [
-        {"role": "user", "content": " hello "},
-        {"role": "assistant", "content": "hi < there |"},
-        {"role": "user", "content": "and?"},
-    ]
-    expected = raw(tiny.tiny_folder("llama")).apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    assert tiny.tiny_model("llama").encode_chat(messages) == expected
 
 
 @pytest.mark.parametrize("start", ["", "<s>", "{{ bos_token }} "])
@@ -299,13 +284,8 @@ def strings(count: int) -> Iterator[str]:
     rng = random.Random(0)
     yield from PIECES
     for _ in range(count):
-        match rng.randrange(3):
-            case 0:
-                yield "".join(rng.choices(PIECES, k=rng.randint(1, 8)))
-            case 1:
-                yield "".join(chr(rng.choice((rng.randrange(0x250), rng.randrange(0xD800)))) for _ in range(rng.randint(1, 12)))
-            case _:
-                yield rng.randbytes(rng.randint(1, 12)).decode("utf-8", "replace")
+        yield "".join(rng.choices(PIECES, k=rng.randint(1, 8)))
+        yield "".join(chr(rng.choice((rng.randrange(0x250), rng.randrange(0xD800)))) for _ in range(rng.randint(1, 12)))
 
 
 @cache
@@ -321,7 +301,7 @@ def test_ids_and_text_are_transformers_and_llama_cpps() -> None:
     theirs = llama_cpp.Llama(str(gguf_of(tiny_folder())), vocab_only=True, verbose=False)
     # As trained: special tokens that a text spells are split like any other characters.
     plain = load(tiny_folder())
-    for text in strings(800):
+    for text in strings(400):
         ids = model.encode(text)
         assert ids == plain.encode(text, add_special_tokens=False).ids, repr(text)
         assert ids == theirs.tokenize(text.encode(), add_bos=True, special=False), repr(text)
@@ -337,9 +317,7 @@ def test_any_ids_decode_as_in_transformers() -> None:
         assert model.decode(ids) == codec.decode(ids), ids
     assert model.pieces() == codec.pieces()
     assert model.decode([-1, VOCAB]) == ""
-    model = tiny_llama()
-    assert model.info.eos_ids == (2,)
-    assert model.info.vocabulary == VOCAB
+    assert (model.info.eos_ids, model.info.vocabulary) == ((2,), VOCAB)
     assert model.decode([1, *model.encode("a"), 2]) == "a"
     assert "\ud83d" not in model.decode(model.encode("lone \ud83d surrogate"))
 

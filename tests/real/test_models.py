@@ -195,10 +195,7 @@ def test_races_through_the_engine(model: Model, path: Path, tmp_path: Path) -> N
 
 def test_doctor(path: Path) -> None:
     """`specchat doctor MODEL` says what the model can do, and ends well."""
-    ran = subprocess.run([sys.executable, "-m", "specchat", "doctor", str(path)], capture_output=True, text=True, check=False)
-    print(ran.stdout)
-    assert "Traceback" not in ran.stdout + ran.stderr
-    assert ran.returncode == 0, ran.stderr[-2_000:]
+    subprocess.run([sys.executable, "-m", "specchat", "doctor", str(path)], check=True)
 
 
 CONTEXT = 2048

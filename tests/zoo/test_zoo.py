@@ -1,4 +1,5 @@
-"""Identical methods write a model's own text on every architecture that transformers or llama.cpp can build."""
+"""Identical methods write a model's own text on every architecture of transformers, and on those of llama.cpp with a cache or
+positions of another kind."""
 
 from __future__ import annotations
 
@@ -13,11 +14,15 @@ import torch
 from specchat.backends import LoadOptions, UserError
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.hf.prove import NEITHER, UNFIT
+from specchat.backends.llama.model import load_llama
 
 from ..cases import FULL
-from . import llama_zoo
-from .architectures import VARIANTS, NotCovered, kinds, lengths
+from . import gguf_files
+from .architectures import VARIANTS, WINDOW, NotCovered, kinds, lengths
 from .build import Tiny, compare, prompts_around
+
+NOISE = 0.05
+"""Noise on a draft model's weights, in units of their own spread: enough that it is wrong now and then."""
 
 
 def on_transformers(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
@@ -40,7 +45,7 @@ def _disturb(model: TransformersModel) -> None:
     with torch.no_grad():
         for weight in model.module.parameters():
             if weight.ndim > 1:
-                weight += llama_zoo.NOISE * weight.std() * torch.randn(weight.shape, generator=generator)
+                weight += NOISE * weight.std() * torch.randn(weight.shape, generator=generator)
 
 
 SAMPLE = {"gemma4_text": [19], "bamba": [11], "mllama": [14], "llama-dense.gguf": [14]}
@@ -48,15 +53,32 @@ SAMPLE = {"gemma4_text": [19], "bamba": [11], "mllama": [14], "llama-dense.gguf"
 need leave trees to the others."""
 
 
+def on_llama(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
+    """The same on llama.cpp, beside its own greedy completion."""
+    with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder:
+        file = gguf_files.write(name, Path(folder) / "model.gguf")
+        noisy = gguf_files.write(name, Path(folder) / "noisy.gguf", noise=NOISE)
+        options = LoadOptions(device="cpu", dtype="float32", threads=1)
+        model, draft = load_llama(file, name, options), load_llama(noisy, "noisy", options)
+        around = (WINDOW, *filter(None, (model.header.number(gguf_files.ORIGINAL_LENGTH),)))
+        plain = gguf_files.Plain(file, model.info.context)
+        return compare(plain, model, draft, prompts_around(around, model.info.context, counts), only)
+
+
 def run(name: str, *arguments: Any) -> list[str]:
     """Compare one architecture's text, or skip it with the reason; an architecture's name tells its library."""
     try:
-        return llama_zoo.run(name, *arguments) if name.endswith(llama_zoo.SUFFIX) else on_transformers(name, *arguments)
+        if name.endswith(".gguf"):
+            return on_llama(name.removesuffix(".gguf"), *arguments)
+        return on_transformers(name, *arguments)
     except NotCovered as reason:
         pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize("name", [*kinds(), *VARIANTS, *llama_zoo.names()] if FULL else SAMPLE)
+ALL = [*kinds(), *VARIANTS, *(f"{name}.gguf" for name in gguf_files.names())]
+
+
+@pytest.mark.parametrize("name", ALL if FULL else SAMPLE)
 def test_writes_what_its_own_library_writes(name: str) -> None:
     """`-k NAME` runs one of them, `-rs` tells why others are skipped, `--sw` goes on with one that failed."""
     if not FULL:

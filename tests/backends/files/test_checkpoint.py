@@ -31,7 +31,7 @@ from specchat.backends.loading import builtin_gguf
 
 from ...cases import FULL
 from ...fakes.models.gguf_changes import changed, tokens
-from ...fakes.models.llama_tiny import gguf_of, needs_llama
+from ...fakes.models.llama_tiny import gguf_of
 from ...fakes.models.llama_tiny import tiny_folder as llama_folder
 from ...fakes.models.thinkers import FAMILIES, NAMES
 from ...fakes.models.tiny import tiny_folder
@@ -277,12 +277,6 @@ def test_parameters_of_ollama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 TOKENS = tokens(builtin_gguf())
 
 
-@needs_llama
-def test_a_name_that_is_no_utf8_loads(tmp_path: Path) -> None:
-    file = shutil.copy(builtin_gguf(), tmp_path / os.fsdecode(b"m\xff.gguf"))
-    assert load(Path(file)).info.path == str(file)
-
-
 def test_a_file_that_is_changed_in_nothing_is_good(tmp_path: Path) -> None:
     file = changed(builtin_gguf(), tmp_path / "model.gguf", {"tokenizer.ggml.tokens": TOKENS})
     assert read_header(file).metadata == read_header(builtin_gguf()).metadata
@@ -311,10 +305,6 @@ def test_what_is_no_gguf_model_is_a_sentence(case: str, tmp_path: Path) -> None:
 
 TRIED = 30 if FULL else 10
 
-ODD_VALUES: tuple[Any, ...] = (
-    -1, 0, 1, 3, 2**31, 2**63, 1e308, "", "x" * 1000, None, True, [], {}, [[[]]], [0] * 1000, {"a": "b"},
-)  # fmt: skip
-
 
 def mutated(data: bytes, end: int, rng: Random) -> bytes:
     """Bytes below `end` changed, in one to four places."""
@@ -333,19 +323,6 @@ def mutated(data: bytes, end: int, rng: Random) -> bytes:
     return bytes(out)
 
 
-def reworded(value: Any, rng: Random) -> Any:
-    """JSON with one of its values changed, or left out."""
-    if not isinstance(value, dict | list) or not value or rng.random() < 0.1:
-        return rng.choice(ODD_VALUES)
-    at = rng.choice([*value]) if isinstance(value, dict) else rng.randrange(len(value))
-    out: Any = value.copy()
-    if rng.random() < 0.2:
-        del out[at]
-    else:
-        out[at] = reworded(value[at], rng)
-    return out
-
-
 def test_files_that_chance_has_changed_never_end_the_list(tmp_path: Path) -> None:
     rng, source = Random(1), gguf_of(llama_folder())
     (layout,) = read_layout(source)
@@ -361,10 +338,7 @@ def test_files_that_chance_has_changed_never_end_the_list(tmp_path: Path) -> Non
     for name in (WEIGHTS, CONFIG):
         whole = (folder / name).read_bytes()
         for _ in range(5 * TRIED):
-            changes = mutated(whole, len(whole) // 2, rng)
-            if name == CONFIG and rng.random() < 0.7:
-                changes = json.dumps(reworded(json.loads(whole), rng)).encode()
-            (folder / name).write_bytes(changes)
+            (folder / name).write_bytes(mutated(whole, len(whole) // 2, rng))
             with suppress(UserError):
                 check_folder(folder)
             read_card(folder)
