@@ -57,12 +57,12 @@ def _completer(candidates: Callable[[str], Candidates]) -> Completer:
 @_completer
 def models(typed: str) -> Candidates:
     """Yield the models on this machine; a path is left to the shell."""
-    from ..models.places import recent, spots
+    from ..models.places import spots
 
     if typed.startswith(("/", "~", "./", "../")):
         return
     current_folder = f"{os.getcwd()}{os.sep}"
-    for spot in spots(recent()):
+    for spot in spots():
         if not spot.remark:
             # Relative to the current folder; a folder's name alone would be a name on the Hub.
             path = spot.spec.removeprefix(current_folder)

@@ -67,10 +67,9 @@ def models(
 
 def _all_models(settings: Settings) -> tuple[Library, list[FoundModel]]:
     from ..models.library import Library, in_order
-    from ..models.places import recent
 
     library = Library()
-    return library, in_order(list(library.look(recent(), settings.model_folders)))
+    return library, in_order(list(library.look(settings.model_folders)))
 
 
 def _print_models(text: str, settings: Settings, free: FreeMemory, as_json: bool) -> None:

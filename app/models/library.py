@@ -63,14 +63,9 @@ class Library:
         self._shared: dict[bytes, Pieces] = {}
         """Checksum of the file → its texts: the models of a family share one."""
 
-    def look(
-        self,
-        recent: Sequence[str] = (),
-        named: Sequence[str] = (),
-        stopped: Callable[[], bool] = lambda: False,
-    ) -> Iterator[FoundModel]:
+    def look(self, named: Sequence[str] = (), stopped: Callable[[], bool] = lambda: False) -> Iterator[FoundModel]:
         """Yield every model in the known places, as it is found. Blocks while it reads."""
-        for spot in spots(recent, named):
+        for spot in spots(named):
             if stopped():
                 return
             yield FoundModel(spot, Card(spot.path, "llama.cpp") if spot.remark else self.card(spot.path))

@@ -47,16 +47,11 @@ class ModelSpot:
     """The reason why `path` cannot be read, if so."""
 
 
-def spots(recent: Sequence[str] = (), named: Sequence[str] = ()) -> Iterator[ModelSpot]:
-    """Yield every model in a known place, each file once, in the order of PLACES.
-
-    Args:
-        recent: names of models that were used lately.
-        named: folders from the settings.
-    """
+def spots(named: Sequence[str] = ()) -> Iterator[ModelSpot]:
+    """Yield every model in a known place, each file once, in the order of PLACES; `named` are folders from the settings."""
     searches = (
         ("Built-in", _built_in()),
-        ("Recently used", _recent(recent)),
+        ("Recently used", _recent()),
         ("This folder", _below("This folder", depth=2)),
         *(("Your folders", _below("Your folders", user_path(name))) for name in named),
         ("Hugging Face cache", _hub(hub_cache())),
@@ -85,11 +80,10 @@ def _built_in() -> Iterator[ModelSpot]:
             yield ModelSpot("Built-in", name, builtin_path(name), name, "transformers")
 
 
-def _recent(specs: Sequence[str]) -> Iterator[ModelSpot]:
-    for spec in specs:
-        path = user_path(spec)
-        if path.is_absolute() and os.path.exists(path):
-            yield ModelSpot("Recently used", spec, path, path.name)
+def _recent() -> Iterator[ModelSpot]:
+    for name in _read_recent():
+        if os.path.isabs(name) and os.path.exists(name):
+            yield ModelSpot("Recently used", name, Path(name), Path(name).name)
 
 
 def _is_first_part(name: str) -> bool:
@@ -162,19 +156,16 @@ def _recent_file() -> Path:
     return data_folder() / "recent-models.json"
 
 
-def recent() -> list[str]:
-    """Return the names of the models that were used lately, the latest first."""
+def _read_recent() -> list[str]:
+    """Return the paths of the models that were used lately, the latest first."""
     try:
-        specs = read_json(_recent_file())
+        names = read_json(_recent_file())
     except (OSError, ValueError):
         return []
-    return [spec for spec in specs if isinstance(spec, str)][:MOST_RECENT] if isinstance(specs, list) else []
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def remember(spec: str) -> None:
+def remember(path: str) -> None:
     """Put a model first in the list of those used lately. A write error is ignored: nothing depends on the list."""
-    specs = recent()
-    if specs[:1] == [spec]:
-        return
     with suppress(OSError):
-        write_json(_recent_file(), [spec, *(other for other in specs if other != spec)][:MOST_RECENT])
+        write_json(_recent_file(), list(dict.fromkeys([path, *_read_recent()]))[:MOST_RECENT])

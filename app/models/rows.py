@@ -86,11 +86,6 @@ def fit_of(model: FoundModel, room: FreeMemory | None, options: LoadOptions) -> 
     return judge(model.card.needs, room, options)
 
 
-def runtime_and_size(card: Card) -> str:
-    """Write the runtime, quantization and size of a model, as far as they are known."""
-    return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))
-
-
 def matches(model: FoundModel, query: str) -> bool:
     """Whether a model's row has all words of a search."""
     card = model.card

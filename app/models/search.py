@@ -26,7 +26,6 @@ from .hub import Download, Downloads, Offer, Repository, look_up
 from .library import FoundModel, Library, in_order
 from .memory import FreeMemory, MemoryFit, judge
 from .pairing import Pairing, look_for, pair
-from .places import recent
 from .rows import (
     VERDICTS,
     ModelRow,
@@ -129,7 +128,7 @@ class ModelSearch:
     def _scan(self) -> None:
         self._inbox.put(partial(setattr, self, "_room", self._measure()))
         keys: set[object] = set()
-        for model in self._library.look(recent(), self._settings.model_folders, stopped=self._gone.is_set):
+        for model in self._library.look(self._settings.model_folders, stopped=self._gone.is_set):
             keys.add(model.key)
             self._inbox.put(partial(self.by_key.__setitem__, model.key, model))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import counted
 from ..chat.entries import Answer, Severity
 from ..chat.methods import get_method
-from ..text.amounts import speed_of, times
+from ..text.amounts import rate, times
 from ..text.cells import one_line
 from ..text.lines import StyledLine, flowed, length
 
@@ -81,7 +81,7 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
         if figures.rested:
             parts.append(("slowed down", "quiet"))
         elif figures.tokens_per_second:
-            parts.append((speed_of(figures.tokens_per_second), "quiet"))
+            parts.append((f"{rate(figures.tokens_per_second)} tokens/s", "quiet"))
     parts.append((" on ".join(filter(None, (_methods(answer), one_line(model)))), "quiet"))
     parts.append((f"passes {served}" if served else "", "quiet"))
     parts.append((_undrafted(answer), "quiet"))

@@ -66,11 +66,6 @@ def rate(each_second: float) -> str:
     return f"{each_second:.1f}" if each_second >= 9.995 else f"{each_second:.2f}"
 
 
-def speed_of(each_second: float) -> str:
-    """Tokens a second: `1,204 tokens/s`, `7.31 tokens/s`."""
-    return f"{rate(each_second)} tokens/s"
-
-
 def pace_of(passes: float) -> str:
     """Passes a second that answers are slowed down to: `4 passes a second`."""
     return f"{passes:.2g} {'pass' if passes == 1 else 'passes'} a second"

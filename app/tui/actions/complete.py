@@ -256,6 +256,6 @@ class Suggestions:
 
 
 def _model_names() -> Mapping[str, str]:
-    from ...models.places import recent, spots
+    from ...models.places import spots
 
-    return {spot.spec: spot.place for spot in spots(recent()) if not spot.remark and spot.spec.isprintable()}
+    return {spot.spec: spot.place for spot in spots() if not spot.remark and spot.spec.isprintable()}

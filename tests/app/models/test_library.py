@@ -27,7 +27,7 @@ from specchat.app.models.hub import Download, Downloads, Offer
 from specchat.app.models.library import FoundModel, Library, in_order
 from specchat.app.models.memory import FreeMemory, judge
 from specchat.app.models.pairing import Pairing, look_for, pair
-from specchat.app.models.places import ModelSpot
+from specchat.app.models.places import ModelSpot, remember
 from specchat.app.models.rows import all_rows, draft_rows, drafts_alone, drawn
 from specchat.app.models.search import FoundServer, ask, of_model, of_target_alone, server_rows
 from specchat.app.terminal.output import Notes
@@ -128,8 +128,9 @@ def test_a_commit_in_the_cache_loads_by_name_as_it_is_listed(
 def test_folders_of_the_settings_and_recent_models_each_once(home: Path) -> None:
     folder = write_folder(home / "mine" / "one")
     file = write_gguf(home / "elsewhere" / "two.gguf")
-    recent = [str(file), str(home / "gone.gguf"), "owner/name"]
-    models = look(recent=recent, named=[str(home / "mine"), "~/mine", "~/elsewhere"])
+    for name in ("owner/name", str(home / "gone.gguf"), str(file)):
+        remember(name)
+    models = look(named=[str(home / "mine"), "~/mine", "~/elsewhere"])
     places = ("Recently used", "Your folders")
     listed = [(model.spot.place, model.spot.spec) for model in models if model.spot.place in places]
     assert listed == [("Recently used", str(file)), ("Your folders", str(folder))]
