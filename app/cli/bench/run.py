@@ -49,7 +49,7 @@ FEW_PROMPTS = 8
 ALWAYS = ("category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "same")
 """Columns of bench that stay without figures."""
 
-SPARE = ("µs/draft", "forward", "draft", "nodes/tok", "accepted", "95%")
+SPARE = ("µs/draft", "forward", "draft", "nodes/tok", "accepted", "95%", "same", "tok/pass", "tok/s")
 """Columns that a narrow terminal leaves out first, in this order."""
 
 

@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,29 +231,20 @@ def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     return answer
 
 
-def test_a_healthy_machine(probe: SimpleNamespace) -> None:
+def test_a_healthy_machine_and_one_with_problems_and_their_fixes(probe: SimpleNamespace, tmp_path: Path) -> None:
     report = doctor.examine()
     assert report.problems == []
     text = "\n".join(doctor.page(report))
     assert "Everything is in order." in text
     assert "cpu only" in text
-    data = json.loads(json.dumps(asdict(report)))
-    parts = "versions machine devices llama_cpp log problems"
-    assert set(data) == set(parts.split())
-    assert data["versions"]["torch"]
-    assert data["machine"]["threads"] >= 1
-
-
-def test_a_problem_comes_with_its_fix(probe: SimpleNamespace, tmp_path: Path) -> None:
     probe.returncode = 1
     probe.stderr = "Traceback …\nImportError: libcudart.so.13 is missing\n"
     (tmp_path / "settings.toml").write_text("modell = 'x'")
     probe.missing = "textual"
     report = doctor.examine()
     whats = " ".join(problem.what for problem in report.problems)
-    assert "libcudart.so.13 is missing" in whats
-    assert "did you mean model?" in whats
-    assert "The package textual is missing." in whats
+    for what in ("libcudart.so.13 is missing", "did you mean model?", "The package textual is missing."):
+        assert what in whats
     assert all(problem.fix for problem in report.problems)
     assert "-m pip install textual" in "\n".join(doctor.page(report))
 

@@ -15,7 +15,7 @@ import pytest
 
 from specchat.app.cli.bench.items import read_items
 from specchat.app.cli.bench.lab import show_table
-from specchat.app.cli.bench.run import headline, table
+from specchat.app.cli.bench.run import SPARE, headline, table
 from specchat.app.cli.bench.statistics import Result
 from specchat.app.text.cells import width
 from specchat.backends.transcripts import scan_transcripts
@@ -191,26 +191,26 @@ def bench_table() -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-@pytest.mark.parametrize("cells", [80, 100, 160])
+@pytest.mark.parametrize("cells", [72, 100, 160])
 def test_a_table_keeps_within_the_width_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
     out = Tty()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setenv("COLUMNS", str(cells))
     monkeypatch.setenv("TERM", "xterm-256color")
     head, rows = bench_table()
-    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "accepted", "95%"), bold={1})
+    show_table(head, rows, left=2, spare=SPARE, bold={1})
     lines = out.getvalue().splitlines()
     assert all(line.startswith("\x1b[1m") == line.endswith("\x1b[0m") for line in lines)
     assert any(line.startswith("\x1b[1mcopy") for line in lines)
     lines = [line.removeprefix("\x1b[1m").removesuffix("\x1b[0m") for line in lines]
     assert max(map(width, lines)) <= cells
     title = lines[0].split()
-    assert title[:4] == ["category", "method", "tok/s", "speedup"]
+    assert {"category", "method", "speedup"} <= {*title}
     remark = " ".join(" ".join(lines).partition("Too narrow to show: ")[2].split())
     left_out = remark.partition(".")[0].split(", ") if remark else []
     assert sorted(title + left_out) == sorted(head)
     assert (cells == 160) == (not left_out)
-    assert len([line for line in lines if "123.4" in line and "1.50×" in line]) == len(rows)
+    assert len([line for line in lines if "1.50×" in line]) == len(rows)
 
 
 def test_a_pipe_gets_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
