@@ -140,14 +140,7 @@ DRAFT_LONGER = Action(
     repeat="draft",
 )
 TOUR = Action("tour", "Take the tour: 30 seconds that show one token a pass, many tokens a pass, and a race", slash="tour")
-HELP = Action(
-    "help",
-    "Help: every key and command",
-    "f1,ctrl+p",
-    "help",
-    slash="help",
-    letter="question_mark,1",
-)
+HELP = Action("help", "Help: every key and command", "f1,ctrl+p", "help", slash="help", letter="question_mark,1")
 LEADER = Action("leader", "Leader key: followed by a letter, it stands in for every alt and F key", "ctrl+o", "more keys")
 COPY_ANSWER = Action(
     "copy_answer",
@@ -167,11 +160,7 @@ MESSAGE_AFTER = Action(
     repeat="message",
 )
 EDIT = Action(
-    "edit",
-    "Edit your last message, or the marked one; the old chat stays as a variant",
-    "alt+w",
-    "edit",
-    slash="edit",
+    "edit", "Edit your last message, or the marked one; the old chat stays as a variant", "alt+w", "edit", slash="edit"
 )
 RETRY = Action(
     "retry",
@@ -200,12 +189,7 @@ UNDO = Action("undo", "Take back your last message and its answer; they stay as 
 REDO = Action("redo", "Redo in the input box (ctrl+z undoes)", "alt+z", "redo")
 EDITOR = Action("editor", "Write your message in your editor ($VISUAL, $EDITOR)", "alt+e", "editor", slash="editor")
 FIND = Action(
-    "find",
-    "Find text in this chat, from its end; again: the match before",
-    "ctrl+f",
-    "find",
-    slash="find TEXT",
-    takes="text",
+    "find", "Find text in this chat, from its end; again: the match before", "ctrl+f", "find", slash="find TEXT", takes="text"
 )
 EXPORT = Action(
     "export",
@@ -235,11 +219,7 @@ PRESETS = Action(
     words={"save": "what this chat is set to, under a name", "none": "use none in this chat"},
 )
 SETTINGS = Action(
-    "settings",
-    "Every setting with its value, default and source: change them",
-    "alt+o",
-    "settings",
-    slash="settings TEXT",
+    "settings", "Every setting with its value, default and source: change them", "alt+o", "settings", slash="settings TEXT"
 )
 SET = Action(
     "set",

@@ -40,13 +40,7 @@ INPUT = (
         "New line (shift+enter where the terminal can tell it apart)",
         "new line",
     ),
-    KeyBinding(
-        "complete",
-        "tab",
-        "complete",
-        "Complete a command or a file name, unfold a paste",
-        "complete",
-    ),
+    KeyBinding("complete", "tab", "complete", "Complete a command or a file name, unfold a paste", "complete"),
     KeyBinding(
         "history_back",
         "up",
