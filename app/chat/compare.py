@@ -53,18 +53,13 @@ def likeness(answer: Answer, first: Answer) -> tuple[Mark, str]:
     if one == other and first.through == answer.through:
         return "identical", "identical"
     if not answer.done or not first.done or not one or not other:
-        return "unknown", "not finished" if not answer.done or not first.done else "no text to compare"
+        return "unknown", "not finished"
     shorter = min(len(one), len(other))
     at = next((i for i in range(shorter) if one[i] != other[i]), shorter)
     if (at == len(one) and not first.through) or (at == len(other) and not answer.through):  # stopped before its end
         return "identical", "as far as it goes"
-    where = f"from character {at + 1:,}"
-    if answer.asked.get("model") == first.asked.get("model"):
-        pairs = enumerate(zip(first.log.tokens, answer.log.tokens, strict=False))
-        ends = min(len(first.log.tokens), len(answer.log.tokens))
-        where = f"from token {next((i for i, (a, b) in pairs if a != b), ends) + 1:,}"
     excerpts = (fit(one_line(text[at : at + 60]), EXCERPT) or "the end" for text in texts)
-    return "lossy", f"{where}: {' / '.join(excerpts)}"
+    return "lossy", f"from character {at + 1:,}: {' / '.join(excerpts)}"
 
 
 def comparison(answers: Sequence[Answer], current: Answer, cells: int) -> list[StyledPart]:

@@ -178,14 +178,10 @@ class Dialogue:
         return self.state if isinstance(self.state, Answering) and self.state.stoppable else None
 
     def must_be_idle(self, to: str, *, may_wait: bool = False) -> None:
-        """Raise an error if an answer is being written, or a message waits.
-
-        Args:
-            to: the intended action: "open a chat".
-            may_wait: allow a message that waits for the model.
+        """Raise an error if an answer is being written, or (unless it `may_wait`) a message waits.
 
         Raises:
-            Busy: an answer is being written.
+            Busy: an answer is being written; it says that this must end before the action `to`: "open a chat".
         """
         if self.busy or (self.queued is not None and not may_wait):
             raise Busy(f"An answer is being written. Press esc to stop it, then {to}.")
@@ -360,11 +356,8 @@ class Dialogue:
         return name
 
     def load_model(self, spec: str, **options: Any) -> None:
-        """Load a model in place of this one. Another model gets neither this one's draft model nor its revision.
-
-        Args:
-            options: of this load and later ones, as fields of `ModelSelection`.
-        """
+        """Load a model in place of this one, with these options (fields of `ModelSelection`) now and later. Another model gets
+        neither this one's draft model nor its revision."""
         previous = self.state.previous if isinstance(self.state, LoadingModel) else None
         if self.info:
             previous = (self.selection, self.info, self.unavailable)
@@ -391,11 +384,8 @@ class Dialogue:
         self.transcript.entries.append(Notice(text, severity))
 
     def ask_again(self, request: dict[str, Any]) -> None:
-        """Answer the last prompt, whose answer was removed, again. The chat keeps its method.
-
-        Args:
-            request: the request, in the form of `request`. Its drafters are new.
-        """
+        """Answer the last prompt, whose answer was removed, again with new drafters, by a request like that of `request`. The
+        chat keeps its method."""
         self._answer(request, fresh=True, method_after=self.method)
 
     def _ask(self, text: str) -> None:

@@ -129,10 +129,8 @@ class Chats:
         return list(hits.values())
 
     def open(self, id: int, hit: ChatHit | None = None) -> OpenedChat:
-        """Open a chat with its colours, figures and trees; later changes are saved in the same place.
-
-        Args:
-            hit: the search result that led to it.
+        """Open a chat, to which a search result may have led, with its colours, figures and trees; later changes are saved in
+        the same place.
 
         Raises:
             UserError: there is no chat with this id.
@@ -175,10 +173,8 @@ class Chats:
         )
 
     def find(self, text: str | None = None, deleted: bool = False) -> ChatRow:
-        """Find the chat with a number, with a title, or with a part of its title; None for the chat that was changed last.
-
-        Args:
-            deleted: search the deleted chats.
+        """Find the chat (or the `deleted` one) with a number, with a title, or with a part of its title; None for the one that
+        was changed last.
 
         Raises:
             UserError: there is none, or there are several.
@@ -305,11 +301,7 @@ def chat_model(opened: OpenedChat) -> tuple[str, dict[str, Any]]:
 
 
 def resume_settings(settings: Settings, opened: OpenedChat, options: Collection[str] = ()) -> Settings:
-    """Return the settings with which a chat continues.
-
-    Args:
-        options: keys of those given on the command line, which override the chat's own.
-    """
+    """Return the settings with which a chat continues; `options`, the keys of those on the command line, override its own."""
     layers = layers_of(settings)
     model, load = chat_model(opened)
     if not model or "model" in options:

@@ -81,12 +81,8 @@ def draftable(db: sqlite3.Connection) -> dict[int, tuple[int, bool]]:
 
 
 class PastSync:
-    """Synchronization of the engine's index of past answers with the history, on a thread.
-
-    Args:
-        send: sends a command to the engine; called from any thread.
-        next_id: returns a fresh id for a command.
-    """
+    """Synchronization of the engine's index of past answers with the history, on a thread. `send` sends a command to the
+    engine, also from there; `next_id` returns a fresh id for one."""
 
     def __init__(self, send: Callable[[Remember], None], next_id: Callable[[], int]) -> None:
         self._send = send
@@ -112,11 +108,8 @@ class PastSync:
         self._files_state = ()
 
     def tick(self, idle: bool) -> None:
-        """Start a synchronization if the history has changed. Called a few times a second; never waits.
-
-        Args:
-            idle: no answer is being written, so that there is time to add some.
-        """
+        """Start a synchronization if the history has changed. Called a few times a second; never waits. Answers are added only
+        if it is `idle`: if no answer is being written."""
         if self._indexed is None or (self._thread is not None and self._thread.is_alive()) or monotonic() < self._due:
             return
         self._due = monotonic() + SETTLING

@@ -122,11 +122,8 @@ def snapshot(transcript: Transcript, about: About) -> ChatSnapshot:
 
 
 class Recorder:
-    """Writer of chats into the history while they go on. Its public methods are for the interface and never wait.
-
-    Args:
-        path: the database; the user's own if None.
-    """
+    """Writer of chats into the history (the user's own if `path` is None) while they go on. Its public methods are for the
+    interface and never wait."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -196,12 +193,7 @@ class Recorder:
             return self._changed.wait_for(lambda: self.off or not (self._waiting or self._writing), seconds)
 
     def close(self, chat: SavableChat | None = None, seconds: float = 5.0) -> None:
-        """Write the last snapshot and end the thread.
-
-        Args:
-            chat: the open chat.
-            seconds: longest wait for the disk.
-        """
+        """Write the last snapshot of the open chat and end the thread; wait no longer than `seconds` for the disk."""
         if chat is not None:
             self.note(chat)
             if self._transcript is not None:
@@ -315,22 +307,16 @@ def automatic_title(entries: Sequence[ChatEntry]) -> str:
 
 
 def write(db: sqlite3.Connection, state: ChatSnapshot, identity: Any) -> Written:
-    """Bring a chat's rows up to date, in a transaction.
-
-    Args:
-        identity: identity of the database, so that ids of another one are not taken for its own.
-
-    Returns:
-        the chat's new state, valid once the transaction is committed.
-    """
+    """Bring a chat's rows up to date, in a transaction; return its new state, valid once that is committed. Ids of a database
+    of another `identity` are not taken for its own."""
     before = state.track.written
     at = time()
-    present = None
-    if before is not None and before.identity == identity:
-        present = db.execute("SELECT ways FROM chats WHERE id = ?", (before.chat,)).fetchone()
     title = stored(state.title or automatic_title(state.path))
-    if before is None or present != (before.order,):  # else another specchat continued it: its rows stay, this is a new chat
-        before = None
+    if before is not None:
+        present = db.execute("SELECT ways FROM chats WHERE id = ?", (before.chat,)).fetchone()
+        # If another specchat continued the chat, its rows stay, and this is a new chat.
+        before = before if before.identity == identity and present == (before.order,) else None
+    if before is None:
         chat = db.execute(
             f"INSERT INTO chats (title, named, created, changed, model, turn, about) VALUES (?, ?, ?, ?, '', {NEXT_TURN}, '')",
             (title, bool(state.title), at, at),

@@ -91,14 +91,8 @@ def keep_sent(typed: Typed, path: Path | None = None) -> None:
 
 
 def step_back(history: list[str], at: int, prefix: str, step: int) -> int | None:
-    """Find the next message that begins with the typed text; None if there is none.
-
-    Args:
-        history: messages, oldest first.
-        at: current index; `len(history)` for the unsent text.
-        prefix: the typed text; an empty one matches every message.
-        step: −1 for older ones, 1 for newer ones.
-    """
+    """Find the next message that begins with the typed text, in steps of −1 (older ones) or 1 from index `at`, which is
+    `len(history)` for the unsent text; None if there is none. `history` has the oldest first."""
     numbers = range(at + step, len(history) if step > 0 else -1, step)
     return next((number for number in numbers if history[number].startswith(prefix)), None)
 

@@ -158,10 +158,7 @@ def is_chat_key(parts: tuple[str, ...]) -> bool:
 
 
 def checked(key: str, value: Any, name: str = "") -> Any:
-    """Convert a value, typed by a person or as TOML gives it, to the type of its setting.
-
-    Args:
-        name: of the setting in an error message, if not the key.
+    """Convert a value, typed by a person or as TOML gives it, to the type of its setting; `name` as for `find_option`.
 
     Raises:
         UserError: an unknown key (with the nearest known one), a wrong type, or a value out of its range.
@@ -170,11 +167,7 @@ def checked(key: str, value: Any, name: str = "") -> Any:
 
 
 def find_option(key: str, name: str = "") -> Option:
-    """Find the declaration of a setting.
-
-    Args:
-        key: dotted.
-        name: of the setting in an error message, if not the key.
+    """Find the declaration of a setting, which is called `name`, if not by its key, in an error message.
 
     Raises:
         UserError: there is none; suggests the nearest.

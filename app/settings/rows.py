@@ -58,10 +58,7 @@ def setting_rows(
     layers: Layers, settings: Mapping[str, Option], query: str = "", chosen: Mapping[str, str] | None = None
 ) -> list[SettingRow]:
     """List the settings that have all words of a query in their name, description or value, below the headings of their groups.
-
-    Args:
-        chosen: by key, the value that the program chose for a setting that leaves it open.
-    """
+    `chosen` has, by key, the value that the program chose for a setting that leaves it open."""
     values = layers.values()
     rows: list[SettingRow] = []
     group = ""
