@@ -110,7 +110,7 @@ async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: A
         assert "×" not in str(comparison([first, second], second, 90)), "another program took the processor"
         await pilot.press("alt+q")
         await answer(app, pilot, engine, make_steps, "One two five.", method="soft", seed=3)
-        assert "≠ from token" in shown(app)
+        assert "≠ from character 9: three four. / five." in shown(app)
 
 
 async def test_a_retry_asks_with_the_method_of_the_answer_and_a_new_seed(
