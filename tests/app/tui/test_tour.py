@@ -57,8 +57,6 @@ class Live(FakeEngine):
     """Engine that answers at once: a word a token, one a pass by greedy and four by others."""
 
     text: str = TEXT
-    endless: bool = False
-    """Full speed does not bring the end."""
     running: dict[int, Running] = field(default_factory=dict)
 
     def send(self, command: Command) -> None:
@@ -75,7 +73,7 @@ class Live(FakeEngine):
                 self.events.append(Switched(command.id, command.method, "identical"))
             case Pace() if answer:
                 answer.pace = command.passes
-                if not answer.pace and not self.endless:
+                if not answer.pace:
                     self.finish_running(command.id)
             case Cancel() if answer:
                 self.end(command.id, "cancelled")
@@ -222,18 +220,6 @@ async def test_the_whole_tour(
         await pilot.press("enter")
         await until(pilot, lambda: step(app) == 0)
         assert app.dialogue.transcript.entries[-2].text == script.NEXT
-
-
-async def test_what_knows_no_end_races_as_far_as_its_answer_came(make_chat: Make, engine: Live) -> None:
-    engine.endless = True
-    engine.text = TEXT * 9
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await begin(app, pilot, engine, 3)
-        (answer,) = app.dialogue.transcript.answers()
-        assert answer.reason == "cancelled"
-        await until(pilot, lambda: any(isinstance(sent, Generate) and sent.lane != "main" for sent in engine.sent))
-        lanes = [sent for sent in engine.sent if isinstance(sent, Generate) and sent.lane != "main"]
-        assert {sent.max_tokens for sent in lanes} == {len(answer.log.tokens)}, "so that every lane finishes"
 
 
 @pytest.mark.parametrize("at", [1, 4])

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
 
-from specchat.app.attach.names import format_mention, names_below, names_in, offers, open_mention, query_folder
+from specchat.app.attach.names import format_mention, names_in, offers, open_mention, query_folder
 from specchat.app.history.typed import Typed
 from specchat.app.terminal.editor import editor_command
 from specchat.app.text.cells import FOLDED, enterable
@@ -25,7 +25,7 @@ from specchat.engine.messages import Count, Counted, Generate, Loaded, Loading
 from specchat.engine.options import ModelSelection
 from specchat.errors import UserError
 
-from ....fakes.pilots import Make, ask, chatting, command, settle, shown, until
+from ....fakes.pilots import Make, ask, chatting, command, loaded, settle, shown, until
 from ....fakes.records import recorded_model
 from ...conftest import steps
 
@@ -50,16 +50,10 @@ async def test_nothing_that_gets_into_the_box_acts(make_chat: Make) -> None:
     async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         box = app.chat_screen.input
 
-        def brought_back() -> None:
-            box.sent = [EVIL]
-            box.bring(EVIL)
-
         entries: list[Callable[[], object]] = [
             lambda: app.post_message(Paste(EVIL)),
-            lambda: box.put(EVIL),
-            brought_back,
+            lambda: box.bring(EVIL),
             lambda: box.rewrite(EVIL),
-            lambda: box.insert(EVIL),
             lambda: box.recall([Typed(enterable(EVIL))]),  # taken from the history
         ]
         for enter in entries:
@@ -68,9 +62,8 @@ async def test_nothing_that_gets_into_the_box_acts(make_chat: Make) -> None:
             if enter is entries[-1]:
                 await pilot.press("up")
             await pilot.pause()
-            assert "red" in drawn(box)
+            assert "␛[31mred" in drawn(box)
             assert "[bold]x[/bold]" in drawn(box)
-            assert "␛[31m" in drawn(box)
             assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", drawn(box))
             assert box.text == enterable(EVIL)
             assert "\u202eb" in box.text, "a mark of direction is sent as it was written"
@@ -216,7 +209,13 @@ async def type_text(pilot: Any, text: str) -> None:
 
 
 async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
+        await command(pilot, "Read @notes.txt")
+        assert app.box.text == "", "it waits for the model"
+        await pilot.press("escape")
+        assert app.box.text == "Read @notes.txt", "as it was typed"
+        app.box.put("")
+        await loaded(pilot, engine)
         await type_text(pilot, "Read @not")
         await settle(app, pilot)
         offered = app.chat_screen.query_one(Completion)
@@ -232,19 +231,7 @@ async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: A
         assert content.startswith("Attached file: docs/my notes.md (10 B)\n```\nThe lamp.\n```\n\nRead")
         assert "[docs/my notes.md · 10 B]" in shown(app)
         assert "The lamp" not in shown(app)
-        assert app.chat_screen.input.sent == ['Read @"docs/my notes.md" ']
-
-
-async def test_a_message_that_waits_for_the_model_comes_back_as_it_was_typed(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await command(pilot, "Read @notes.txt")
-        assert app.chat_screen.input.text == ""
-        await pilot.press("escape")
-        assert app.chat_screen.input.text == "Read @notes.txt"
-        await pilot.press("enter")
-        engine.loaded()
-        await settle(app, pilot)
-        assert "The lamp." in engine.asked.messages[-1]["content"]
+        assert app.box.sent[-1] == 'Read @"docs/my notes.md" '
 
 
 LONG = "\n".join(f"line {i}" for i in range(212))
@@ -302,11 +289,8 @@ async def test_what_stands_for_a_paste_is_one_character_for_every_key(make_chat:
 def test_names_and_their_spelling(folder: Path) -> None:
     typed = [open_mention(text) for text in ("see @do", 'see @"my no', "@", "me@home", "@done ")]
     assert typed == [(4, "do"), (4, "my no"), (0, ""), None, None]
-    assert names_below(Path()) == ["docs/", "notes.txt", "docs/my notes.md", "docs/other.md"]
     assert [query_folder(query) for query in ("no", ".", "../here/no")] == [None, "", "../here/"]
     assert offers(".", names_in("")) == [".hidden"]
-    assert offers("../here/no", names_in("../here/")) == ["../here/notes.txt"]
-    assert names_in("no/such/") == []
     spelled = [format_mention(name) for name in ("a.md", "a b.md", "docs/", 'a "b')]
     assert spelled == ["@a.md ", '@"a b.md" ', "@docs/", "@'a \"b' "]
 
@@ -315,27 +299,19 @@ LONG_MESSAGE = "long " * 1000
 """5,000 bytes: more than the 4,096 tokens of the tests' model, if each were a token."""
 
 
-async def said(pilot: Any, engine: Any, *prompts: str) -> None:
-    for prompt in prompts:
-        await ask(pilot, engine, prompt, steps())
-
-
-@pytest.mark.parametrize("tokens", [1240, 9000])
-async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_chat: Make, engine: Any, tokens: int) -> None:
-    async with chatting(make_chat(), size=(90, 26), notifications=True) as (app, pilot):
-        await said(pilot, engine, "One")
-        await command(pilot, LONG_MESSAGE)
-        request = engine.sent[-1]
-        assert isinstance(request, Count)
-        assert [message["content"] for message in request.messages][::2] == ["One", LONG_MESSAGE]
-        engine.events.append(Counted(request.id, tokens, 4096))
-        await settle(app, pilot)
-        assert isinstance(engine.sent[-1], Generate) == (tokens == 1240)
-        assert app.box.text == ("" if tokens == 1240 else LONG_MESSAGE)
-        if tokens == 9000:
-            assert "9,000 tokens, and the context holds 4,096" in app.recent[-1].message
-            await pilot.press("ctrl+l")
-            assert app.box.text == LONG_MESSAGE, "the new chat can begin with it"
+async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_chat: Make, engine: Any) -> None:
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
+        await ask(pilot, engine, "One", steps())
+        for tokens in (9000, 1240):
+            await command(pilot, LONG_MESSAGE)
+            request = engine.sent[-1]
+            assert isinstance(request, Count)
+            assert [message["content"] for message in request.messages][::2] == ["One", LONG_MESSAGE]
+            engine.events.append(Counted(request.id, tokens, 4096))
+            await settle(app, pilot)
+            assert isinstance(engine.sent[-1], Generate) == (tokens == 1240)
+            assert app.box.text == ("" if tokens == 1240 else LONG_MESSAGE)
+        assert any("9,000 tokens, and the context holds 4,096" in notice.message for notice in app.recent)
 
 
 def test_the_engine_counts(tmp_path: Path) -> None:

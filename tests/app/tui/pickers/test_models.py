@@ -108,15 +108,7 @@ def loads(engine: Any) -> list[Load]:
     return [command for command in engine.sent if isinstance(command, Load)]
 
 
-def test_all_models(picture: Make, engine: Any, home: Path) -> None:
-    async def before(pilot: Any) -> None:
-        await browse(pilot, engine)
-        await goto(pilot, "harbour")
-
-    assert picture(before)
-
-
-def test_downloads(picture: Make, engine: Any, home: Path) -> None:
+def test_pictures(picture: Make, engine: Any, home: Path) -> None:
     async def before(pilot: Any) -> None:
         held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000, "running")
         broken = Download("sea/Buoy", 15_200_000_000, 9_000_000_000, "failed")
@@ -159,9 +151,7 @@ async def test_the_list_opens_by_key_and_command_and_looks_again(make_chat: Make
 
 
 LOADED = [
-    ("builtin · llama.cpp", "builtin", "llama.cpp", None),
     ("builtin · transformers", "builtin", "transformers", None),
-    ("lantern/Lighthouse-Instruct", "lantern/Lighthouse-Instruct", "auto", COMMIT),
     ("lantern/Lighthouse-GGUF", "lantern/Lighthouse-GGUF:Q4_0", "auto", COMMIT),
     ("pilot", "ollama:pilot:3b", "auto", None),
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.widgets import Static, TextArea
 
-from specchat.app.settings.precedence import Layers, layers_of, load_settings, read, read_settings, with_command_line
+from specchat.app.settings.precedence import Layers, load_settings, read, with_command_line
 from specchat.app.settings.rows import detail
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.settings import SettingsScreen, drawn
@@ -162,25 +162,6 @@ def presets_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def held(name: str) -> Any:
     """The values of a preset, as the file has them."""
     return Layers(read()).presets.get(name)
-
-
-def test_a_preset_holds_what_its_table_says(presets_file: Path) -> None:
-    assert held("haiku") == {
-        "system": "Answer with a haiku.",
-        "method": "greedy",
-        "max_tokens": 60,
-        "stop": ("END",),
-        "sampling.temperature": 0.9,
-        "methods.lookup.max_ngram": 4,
-    }
-
-
-def test_the_command_line_goes_before_a_preset_and_that_before_the_file(presets_file: Path) -> None:
-    presets_file.write_text(f'method = "lookup"\nmax_tokens = 5\nsampling.top_k = 3\n{HAIKU}')
-    settings = with_command_line(read_settings(), {"max_tokens": 7}, {}, "haiku")
-    assert (settings.method, settings.max_tokens, settings.sampling.top_k) == ("greedy", 7, 3)
-    assert layers_of(settings).origin("method").place == "preset haiku"
-    assert layers_of(settings).origin("max_tokens").kind == "command line"
 
 
 @pytest.fixture
