@@ -21,7 +21,6 @@ from specchat.engine.messages import (
     Cancel,
     Command,
     Event,
-    Failed,
     Finished,
     Generate,
     Loaded,
@@ -107,14 +106,6 @@ class Live(FakeEngine):
         answer = self.running.pop(id)
         passes = answer.tokens if answer.method == "greedy" else answer.tokens / 4
         self.events.append(Finished(id, reason, "", 0.01, 0.01 + 0.01 * passes))
-
-    def die(self) -> None:
-        """The process is killed."""
-        ids = list(self.running)
-        self.running.clear()
-        self.events.append(
-            Failed(ids[0], "died", "The engine stopped (killed): the next message starts it again.", other_ids=ids[1:])
-        )
 
 
 @pytest.fixture
@@ -247,25 +238,18 @@ async def test_whoever_types_goes_on_alone(make_chat: Make, engine: Live, monkey
         assert app.dialogue.transcript.answers()[0].reason == "eos", "and the answer is written to its end"
 
 
-async def test_it_waits_for_the_model(make_chat: Make, engine: Live) -> None:
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        app.actions.do("tour")
+async def test_it_waits_for_the_model_and_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    app.tour = "offer"
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert "New here?" in str(app.chat_screen.query_one("#welcome-text").render())
+        await command(pilot, "")
         await until(pilot, lambda: "as soon as the model is loaded" in told(app))
         assert app.chat_screen.query_one("#status").display, "how far the load is"
         engine.events.append(Loaded(1, INFO, {}))
         app.take_events()
         await until(pilot, lambda: step(app) >= 2)
-
-
-async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live) -> None:
-    app = make_chat()
-    app.tour = "offer"
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        assert "New here?" in str(app.chat_screen.query_one("#welcome-text").content)
-        await command(pilot, "")
-        await until(pilot, lambda: step(app) >= 1)
 
 
 def test_a_first_start_is_one_without_settings_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,15 +263,11 @@ def test_a_first_start_is_one_without_settings_and_data(tmp_path: Path, monkeypa
     assert not first_start()
 
 
-@pytest.mark.parametrize("at", [1, 4])
-def test_what_it_looks_like(snap_compare: Any, make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    stay(monkeypatch, at)
-    engine.text = TEXT if at == 1 else "Guesses."  # of one word, so that nothing depends on how much came when
+def test_what_it_looks_like(snap_compare: Any, make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.text = "Guesses."  # of one word, so that nothing depends on how much came when
 
     async def before(pilot: Any) -> None:
-        app = pilot.app
-        await begin(app, pilot, engine, at)
-        entries = app.dialogue.transcript.entries
-        await until(pilot, lambda: bool(entries[1].runs) and app.screen is app.chat_screen)
+        await begin(pilot.app, pilot, engine, 4)
+        await until(pilot, lambda: pilot.app.screen is pilot.app.chat_screen)
 
     assert snap_compare(make_chat(), terminal_size=(60, 18), run_before=before)

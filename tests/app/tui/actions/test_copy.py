@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,39 +70,22 @@ def marked_rows(app: Any) -> list[str]:
 TEXT = "def f():\n    return 'Grüße 👩‍👩‍👧'\n"
 
 
-@pytest.fixture
-def xclip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Makes an xclip that is first on the PATH; a file for what it is given."""
+def test_a_tool_has_the_text_unless_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("WAYLAND_DISPLAY", ""), ("DISPLAY", ":9"), ("PATH", f"{tmp_path}:/usr/bin:/bin")):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.platform", "linux")
-
-    def make(script: str) -> Path:
-        file = tmp_path / "xclip"
-        file.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
-        file.chmod(file.stat().st_mode | stat.S_IXUSR)
-        return tmp_path / "board"
-
-    return make
-
-
-def test_a_tool_has_the_text(xclip: Callable[[str], Path]) -> None:
-    board = xclip("cat > board")
-    assert copy.copy_with_tool(TEXT) == "xclip"
-    assert board.read_text() == TEXT
-
-
-@pytest.mark.parametrize("script", ["exit 1", "sleep 60"], ids=["fails", "hangs"])
-def test_a_failing_tool_has_not_copied(xclip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(copy, "TIMEOUT_SECONDS", 0.2)
-    xclip(script)
-    assert copy.copy_with_tool(TEXT) == ""
-
-
-def test_there_is_no_tool_where_there_is_no_screen(xclip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    xclip("cat > board")
+    tool = tmp_path / "xclip"
+    tool.touch(0o700)
+    for script in ("exit 1", "sleep 60"):
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        assert copy.copy_with_tool(TEXT) == ""
+    monkeypatch.setattr(copy, "TIMEOUT_SECONDS", 30.0)
+    tool.write_text(f"#!/bin/sh\ncat > {tmp_path}/board\n")
+    assert copy.copy_with_tool(TEXT) == "xclip"
+    assert (tmp_path / "board").read_text() == TEXT
     monkeypatch.delenv("DISPLAY")
-    assert copy.copy_with_tool(TEXT) == ""
+    assert copy.copy_with_tool(TEXT) == "", "there is no screen"
 
 
 ANSWER = """First:
@@ -150,7 +131,10 @@ def test_any_text_can_be_looked_through(text: str) -> None:
         assert block.text.strip()
 
 
-async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Make, empty_folder: Path) -> None:
+async def test_exports(
+    make_chat: Make, engine: Any, make_steps: Make, empty_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECCHAT_EXPORTS", str(tmp_path / "papers" / "chats"))
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(pilot, engine, "How does it work?", make_steps())
         for format, start in {"html": "<!DOCTYPE html>", "md": "# specchat", "json": "{"}.items():
@@ -160,19 +144,9 @@ async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Ma
                 assert "Saved as" in app.recent[-1].message
                 assert len([*empty_folder.glob(f"*.{format}")]) == count
             assert (empty_folder / f"my chat.{format}").read_text().startswith(start)
-
-
-async def test_an_export_without_a_name(
-    make_chat: Make, engine: Any, make_steps: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The folder is made for it; where specchat was started does not matter."""
-    monkeypatch.chdir(tmp_path)
-    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
-        monkeypatch.setenv("SPECCHAT_EXPORTS", str(tmp_path / "papers" / "chats"))
-        await ask(pilot, engine, "Hello", make_steps())
         await pilot.press("alt+s")
         assert "papers/chats" in str(app.screen.frame.border_title)
         await pilot.press("2")
         await workers_done(pilot)
-    (file,) = (tmp_path / "papers" / "chats").iterdir()
+    (file,) = (tmp_path / "papers" / "chats").iterdir()  # made for it
     assert file.suffix == ".md"

@@ -108,9 +108,15 @@ async def test_the_list_opens_a_chat_and_the_next_message_goes_on_there(make_kep
         assert after == [row.replace("Third", "First") for row in before]
         await say(app, pilot, engine, make_steps, "And then?")
         assert [message["content"] for message in engine.asked.messages[:1]] == ["First lamp"]
+        await say(app, pilot, engine, make_steps, "Go on", finish=False)
         screen = await browse(app, pilot)
         assert titles(screen) == ["First lamp", "Third lamp", "Second lamp"]
-        assert "2 answers" in shown(screen)
+        assert "3 answers" in shown(screen)
+        await press(pilot, "ctrl+d")
+        assert "Stop it first" in note(screen)
+        await press(pilot, "down", "enter")
+        assert "An answer is being written" in toasts(app)
+        assert app.dialogue.transcript.entries[0].text == "First lamp"
 
 
 async def test_chats_are_renamed_deleted_and_brought_back(make_kept: Make, engine: Any, make_steps: Make) -> None:
@@ -139,19 +145,6 @@ async def test_chats_are_renamed_deleted_and_brought_back(make_kept: Make, engin
         assert titles(screen) == ["Third one", "Second", "First"]
         assert isinstance(screen.listed.item, ChatRow)
         assert screen.listed.item.title == "Second"
-
-
-async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_kept(), size=SIZE, notifications=True) as (app, pilot):
-        await several(app, pilot, engine, make_steps, "First", "Second")
-        await say(app, pilot, engine, make_steps, "Go on", finish=False)
-        screen = await browse(app, pilot)
-        await press(pilot, "ctrl+d")
-        assert "Stop it first" in note(screen)
-        assert titles(screen) == ["Second", "First"]
-        await press(pilot, "down", "enter")
-        assert "An answer is being written" in toasts(app)
-        assert app.dialogue.transcript.entries[0].text == "Second"
 
 
 @pytest.mark.parametrize("keys", ["", "lamp"], ids=["list", "search"])
