@@ -90,19 +90,6 @@ def test_methods(call: Call) -> None:
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_measuring_commands_take_the_options_of_the_model(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    requests: list[Any] = []
-    monkeypatch.setattr("specchat.app.cli.bench.tune.tune", requests.append)
-    before, after = "--draft-model d --threads 2", "--model m --device cpu --dtype float32 --context 99 --threads 3"
-    options = [*before.split(), "tune", str(tmp_path), *after.split(), "--exact", "on"]
-    options += ["--draft-device", "cuda:1", "--draft-dtype", "bfloat16", "--draft-threads", "1"]
-    assert call(*options)[0] == 0
-    settings = requests[0].settings
-    assert (settings.model, settings.draft_model, settings.device, settings.dtype) == ("m", ("d",), "cpu", "float32")
-    assert (settings.context, settings.threads, settings.exact) == (99, 3, "on")
-    assert (settings.draft_device, settings.draft_dtype, settings.draft_threads) == ("cuda:1", "bfloat16", 1)
-
-
 def test_every_option_of_a_load_goes_from_the_shell_to_the_engine(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Any] = []
     monkeypatch.setattr("specchat.app.cli.oneshot.run_once", requests.append)
