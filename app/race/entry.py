@@ -41,12 +41,7 @@ class RaceEntry:
 
 
 def split_model(word: str, model: str, info: ModelInfo) -> tuple[str, str, str]:
-    """Parse `METHOD@MODEL` into method, model and runtime; the last two are empty for the chat's model as it is.
-
-    Args:
-        word: the typed word, with a model or a runtime after the @.
-        model: the chat's model as the user named it.
-    """
+    """Parse `METHOD@MODEL` into method, model and runtime; the last two are empty for the chat's `model` as it is."""
     method, _, target = word.partition("@")
     backend = target if target in RUNTIMES else ""
     if backend:

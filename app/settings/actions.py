@@ -129,12 +129,12 @@ PACE = Action(
     letter="c",
 )
 DRAFT_SHORTER = Action(
-    "draft_shorter", "Shorter drafts, even in the middle of an answer", "ctrl+down,alt+minus", "shorter drafts", repeat="draft"
+    "draft_shorter", "Shorter drafts, even in the middle of an answer", "ctrl+down", "shorter drafts", repeat="draft"
 )
 DRAFT_LONGER = Action(
     "draft_longer",
     "Longer drafts, even in the middle of an answer",
-    "ctrl+up,alt+equals_sign",
+    "ctrl+up",
     "longer drafts",
     letter="plus,equals_sign",
     repeat="draft",

@@ -49,7 +49,7 @@ from .tour import Tours, TourStart
 from .transcript.view import TranscriptView
 
 IDLE_SECONDS = 0.25
-"""Between two checks while the engine is idle, and between two signs of life while it works."""
+"""Between two checks while the engine is idle."""
 
 FRAME_SECONDS = 1 / 30
 """Between two frames of a stream: as smooth as an eye can follow, at half the cost of 60 Hz."""
@@ -219,11 +219,8 @@ class SpecchatApp(TerminalApp):
         self.chat_history.idle()
         self.chat_screen.recall.idle(self.chat_history.current)
         self.models.poll_downloads()
-        dialogue = self.dialogue
-        if dialogue.phase in ("ready", "unloaded"):
+        if self.dialogue.phase in ("ready", "unloaded"):
             self.take_events()
-        elif dialogue.phase != "writing":
-            self.chat_screen.pulse()
 
     def changed(self) -> None:
         """Redraw after a change in the dialogue or the race."""

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import signal
-import string
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
@@ -30,9 +29,6 @@ LOOK_SECONDS = 0.1
 
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 """Marks around a paste."""
-
-SIGNS = string.digits + "".join(set(string.punctuation) - set("[]^_\\"))
-"""Characters that follow the escape of an alt key, and that no longer sequence begins with."""
 
 LATIN = "qwertyuiop[]asdfghjkl;'zxcvbnm,."
 LAYOUTS = {
@@ -73,11 +69,6 @@ class TerminalParser(XTermParser):
                     self._paste = None
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterator[Key]:
-        # Textual knows alt with letters alone: it drops the alt of a sign, or takes it for a character of some keyboard.
-        if len(sequence) == 2 and sequence[0] == "\x1b" and sequence[1] in SIGNS:
-            for event in super()._sequence_to_key_events(sequence[1]):
-                yield Key(f"alt+{event.key}", event.character)
-            return
         for event in super()._sequence_to_key_events(sequence, alt):
             *held, name = event.key.split("+")
             if "alt" in held or "ctrl" in held:

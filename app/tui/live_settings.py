@@ -131,11 +131,8 @@ class LiveSettings:
             old, new = before.methods.get(name, {}), after.methods.get(name, {})
             if old == new:
                 continue
-            table = dict(dialogue.settings.get(name, {}))
-            for key in old.keys() - new.keys():
-                table.pop(key, None)
-            table.update({key: value for key, value in new.items() if old.get(key) != value})
-            dialogue.settings[name] = table
+            table = dialogue.settings.get(name, {}) | {key: value for key, value in new.items() if old.get(key) != value}
+            dialogue.settings[name] = {key: value for key, value in table.items() if key in new or key not in old}
             if name == (dialogue.switching or dialogue.method) and before.method == after.method:
                 dialogue.switch(name)
         if before.method != after.method and (after.method is None or after.method in dialogue.methods):

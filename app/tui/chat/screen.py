@@ -185,11 +185,6 @@ class ChatScreen(Screen[None]):
         legend = legend_line(visible) or [("passes are not coloured", "$quiet")]
         self.host.flash(Content.assemble(("colours: ", "$quiet"), (colouring, "bold $foreground"), "   ", *legend))
 
-    def pulse(self) -> None:
-        """Show a sign of life while nothing can be counted."""
-        for status in self.query(StatusLine):  # none while the screen opens or closes
-            status.pulse()
-
     # The input box
 
     def _submit(self, text: str) -> None:

@@ -21,8 +21,7 @@ from ...chat.methods import right_or_accepted
 from ...chat.runs import Pieces
 from ...race.models import short_name
 from ...render.inspection import RUN, inspection_rows, strip_rows
-from ...settings import actions
-from ...settings.keymap import shown_keys, spell
+from ...settings.keymap import shown_keys
 from ...settings.rows import constraint_name
 from ...text.amounts import count_of, pace_of, progress_of, rate
 from ...text.cells import fit, one_line
@@ -31,7 +30,7 @@ from ...text.lines import PAD
 from ...theming.colouring import INKS, LABEL_STYLES, Colouring, effective, ink_name, legend_line
 from ..composer.starters import OPENINGS, STARTERS, TITLE_WIDTH, TOUR, Starter
 from ..keys import LEGEND_FROM
-from ..race.state import STAGES
+from ..race.state import loading_words
 from ..transcript.rows import LineView
 from ..transcript.view import TranscriptView
 
@@ -136,7 +135,7 @@ class Welcome(VerticalScroll, can_focus=False):
         super().__init__(id=id)
         self._keymap = keymap
         self._state: tuple[object, ...] = ()
-        self._starters: tuple[Starter, ...] = ()
+        self._starters: dict[str, Starter] = {}
         self._text = Static(id="welcome-text")
         self._rows = Static(id="starters")
 
@@ -157,7 +156,8 @@ class Welcome(VerticalScroll, can_focus=False):
         if state == self._state:
             return
         self._state = state
-        self._starters = (TOUR, *(OPENINGS if base else STARTERS))
+        starters = (TOUR, *(OPENINGS if base else STARTERS))
+        self._starters = {str(number): starter for number, starter in enumerate(starters, 1)}
         parts = [Content.styled(f"{note.text}\n\n", STYLES[note.severity]) for note in notices if isinstance(note, Notice)]
         letters = ("spec", f"bold {INKS['heat-3'].style}"), ("chat", f"bold {INKS['heat-5'].style}")
         parts += [Content.assemble(*letters, "  see how every token is decoded\n\n"), self._introduction(base), Content("\n\n")]
@@ -167,12 +167,12 @@ class Welcome(VerticalScroll, can_focus=False):
         model = " · builtin is a tiny demo model" if tiny else ""
         parts.append(Content(f"Try one: type its number, then enter{model}"))
         self._text.update(Content("").join(parts))
-        self._rows.update(Content("\n").join(self._row(number, starter) for number, starter in enumerate(self._starters, 1)))
+        self._rows.update(Content("\n").join(self._row(number, starter) for number, starter in self._starters.items()))
         self.scroll_home(animate=False)
 
-    def _row(self, number: int, starter: Starter) -> Content:
-        title = Content(f"{starter.title:<{TITLE_WIDTH}}").stylize(f"@click=screen.starter('{number % 10}')")
-        return Content.assemble((f"{number % 10} ", "$quiet"), title, f"  {starter.why}")
+    def _row(self, number: str, starter: Starter) -> Content:
+        title = Content(f"{starter.title:<{TITLE_WIDTH}}").stylize(f"@click=screen.starter('{number}')")
+        return Content.assemble(f"{number} ", title, f"  {starter.why}")
 
     def _introduction(self, base: bool) -> Content:
         if base:
@@ -189,9 +189,7 @@ class Welcome(VerticalScroll, can_focus=False):
 
     def pick(self, number: str) -> Starter | None:
         """Return the prompt with a number, as typed; None if there is none, or while they are hidden."""
-        typed = number.strip()
-        numbers = [str(number % 10) for number in range(1, len(self._starters) + 1)]
-        return self._starters[numbers.index(typed)] if self.display and typed in numbers else None
+        return self._starters.get(number.strip()) if self.display else None
 
 
 class Inspector(LineView, can_focus=False):
@@ -256,8 +254,6 @@ class StatusLine(Widget):
         self._keymap = keymap
         self._hint: Content | None = None
         self._flash: Timer | None = None
-        self._pulse = 0
-        self._state: tuple[str, bool] = ("", False)
         self._drawn = 0.0
         self.colouring: Colouring | None = None
         """Colouring whose legend stands here where the bar of keys has no room for it."""
@@ -275,16 +271,11 @@ class StatusLine(Widget):
         self._flash = self.set_timer(FLASH_SECONDS, lambda: self.hint(None) if self._hint is content else None)
 
     def update(self) -> None:
-        """Redraw: at once after a change of phase, else no faster than figures can be read."""
-        now, state = monotonic(), (self.dialogue.phase, self.dialogue.paused)
-        if state != self._state or state[0] == "ready" or self.dialogue.paused or now - self._drawn >= FIGURES_SECONDS:
-            self._state = state
-            self._drawn = now
+        """Redraw, while an answer is being written no faster than figures can be read."""
+        still = self.dialogue.phase != "writing" or self.dialogue.paused
+        if still or monotonic() - self._drawn >= FIGURES_SECONDS:
+            self._drawn = monotonic()
             self.refresh()
-
-    def pulse(self) -> None:
-        self._pulse += 1
-        self.refresh()
 
     def render(self) -> Content:
         dialogue = self.dialogue
@@ -314,13 +305,10 @@ class StatusLine(Widget):
         stopping = self.dialogue.phase == "stopping"
         figures = self.dialogue.answer.figures if self.dialogue.answer else Figures()
         if not figures.steps:
-            return [self._lively("stopping" if stopping else "writing")]
+            return [_working("stopping" if stopping else "writing")]
         hinted, speed = self._hint is not None, figures.recent_tokens_per_second
         if self.dialogue.pace and not stopping:
-            key = spell((self._keymap.get("next_method") or actions.NEXT_METHOD.keys).split(",")[0])
-            parts = [self._lively(pace_of(self.dialogue.pace)), *_per_pass(figures)]
-            switch = Content.assemble((key, "bold $primary"), (" switches the method now", "$quiet"))
-            return parts if hinted or len(self.dialogue.shortlist()) == 1 else [*parts, switch]
+            return [_working(pace_of(self.dialogue.pace)), *_per_pass(figures)]
         parts = [_figure(rate(speed), "tokens/s")] if figures.tokens else []
         parts += _per_pass(figures, "a pass" if hinted else "tokens a pass")
         if figures.drafted and not hinted and self.dialogue.answer:
@@ -330,7 +318,7 @@ class StatusLine(Widget):
             parts.append(Content.styled(why, "$quiet"))
         if figures.tokens and not hinted:
             parts.append(_figure(f"{figures.tokens:,}", "tokens"))
-        return [self._lively("stopping"), *parts] if stopping else [self._lively("") + parts[0], *parts[1:]]
+        return [_working("stopping"), *parts] if stopping else [_working("") + parts[0], *parts[1:]]
 
     def _joined(self, parts: list[Content]) -> Content:
         """Join as many parts as fit, at least the first."""
@@ -341,24 +329,18 @@ class StatusLine(Widget):
             line = Content.assemble(line, ("   ", ""), part)
         return line.truncate(self.size.width, ellipsis=True)
 
-    def _lively(self, word: str) -> Content:
-        dim = self._pulse % 2 and self.dialogue.phase != "writing"
-        return Content.assemble(("● ", "$faint" if dim else "$success"), (word, "$foreground"))
-
     def _loading(self) -> list[Content]:
         loading = self.dialogue.loading
         if loading is None:
-            parts = [self._lively("starting the engine")]
+            parts = [_working("starting the engine")]
         else:
-            stage = loading.stage.removeprefix("draft ")
-            draft = " of the draft model" if stage != loading.stage else ""
-            parts = [self._lively(STAGES.get(stage, stage) + draft)]
+            parts = [_working(loading_words(loading))]
             if loading.total:
                 parts.append(bar(loading.done, loading.total))
-                amount = progress_of(loading.done, loading.total) if stage == "download" else ""
+                amount = progress_of(loading.done, loading.total) if loading.stage.endswith("download") else ""
                 parts.append(Content(amount or f"{loading.done / loading.total:.0%}"))
         if self.dialogue.queued is not None:  # first, since a narrow line drops the last parts
-            return [self._lively("your message waits for the model"), parts[0][2:], *parts[1:]]
+            return [_working("your message waits for the model"), parts[0][2:], *parts[1:]]
         return parts
 
     def _prefill(self) -> list[Content]:
@@ -366,14 +348,14 @@ class StatusLine(Widget):
         done, total = answer.prefill if answer else (0, 0)
         if self.dialogue.loading is not None:
             return self._loading()
-        parts = [self._lively("reading the text again" if answer and answer.runs else "reading the prompt")]
+        parts = [_working("reading the text again" if answer and answer.runs else "reading the prompt")]
         if total:
             parts += [bar(done, total), Content(f"{done:,} / {counted(total, 'token')}")]
         return parts
 
     def _ready(self) -> list[Content]:
         slowly = f", {pace_of(pace)}" if (pace := self.dialogue.pace) else ""
-        ready = [Content.assemble(("● ", "$success"), (f"ready{slowly}", "$foreground"))]
+        ready = [_working(f"ready{slowly}")]
         if self.colouring and self.app.size.width - 2 < LEGEND_FROM and self.dialogue.transcript.entries:
             legend = ((text.removeprefix(" tokens"), style) for text, style in legend_line(self.colouring))
             ready.append(Content.assemble(*legend))
@@ -382,6 +364,10 @@ class StatusLine(Widget):
             used = last.figures.prompt_tokens + last.figures.tokens if last is not None else 0
             ready.append(Content(f"{used:,} of {context:,} tokens of context" if used else f"{context:,} tokens of context"))
         return ready
+
+
+def _working(words: str) -> Content:
+    return Content.assemble(("● ", "$success"), (words, "$foreground"))
 
 
 def _figure(value: str, unit: str) -> Content:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....engine.messages import Loading
 from ....errors import counted
 from ...chat.compare import SIGNS
 from ...race.lane import Racer, Unit, idle
-from ...race.models import SecondaryModel
 from ...race.race import Race
 
 STAGES = {
@@ -141,16 +141,16 @@ def describe_activity(race: Race, racer: Racer) -> str:
     if race.loading is not None:
         return "reloading the model"
     if (model := race.models.loading) is not None:
-        return loading_words(model) if model.key == racer.entry.key else "waiting for a model"
+        if model.key != racer.entry.key:
+            return "waiting for a model"
+        event = model.loading
+        share = f" {event.done / event.total:.0%}" if event is not None and event.total else ""
+        return loading_words(event) + share if event is not None else "its model loads next"
     done, total = racer.answer.prefill
     return f"reading the prompt: {done:,} of {counted(total, 'token')}" if total > done else "getting ready"
 
 
-def loading_words(model: SecondaryModel) -> str:
-    event = model.loading
-    if event is None:
-        return "its model loads next"
+def loading_words(event: Loading) -> str:
+    """Name the stage of a load."""
     stage = event.stage.removeprefix("draft ")
-    draft = " of its draft model" if stage != event.stage else ""
-    share = f" {event.done / event.total:.0%}" if event.total else ""
-    return f"{STAGES.get(stage, stage)}{draft}{share}"
+    return STAGES.get(stage, stage) + (" of the draft model" if stage != event.stage else "")

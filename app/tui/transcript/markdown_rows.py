@@ -58,13 +58,6 @@ def keep_formula(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def parser() -> MarkdownIt:
-    """Make a parser of CommonMark with tables and strikethrough; HTML is text, and formulas keep their marks."""
-    markdown = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    markdown.inline.ruler.before("escape", "formula", keep_formula)
-    return markdown
-
-
 class AnswerMarkdown(Markdown):
     """Rich's Markdown with HTML as text and links written out."""
 
@@ -77,9 +70,11 @@ class AnswerMarkdown(Markdown):
 
     def __init__(self, text: str, code_theme: str) -> None:
         super().__init__("", code_theme=code_theme, hyperlinks=False)
-        # Rich drops HTML; text of the model must not vanish.
         self.markup = text
-        self.parsed = parser().parse(text)
+        # Rich drops HTML; text of the model must not vanish.
+        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+        parser.inline.ruler.before("escape", "formula", keep_formula)
+        self.parsed = parser.parse(text)
 
 
 def styles(variables: Mapping[str, str]) -> Theme:

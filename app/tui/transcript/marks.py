@@ -56,17 +56,6 @@ class RunCursor:
             return -1
         return self.spot.run if self.place.first <= row <= self.place.last else -1
 
-    @property
-    def sign(self) -> str:
-        """Sign for a run without visible text; empty for others."""
-        answer = self.answer
-        if self.place is None or self.place.visible or self.spot is None or answer is None:
-            return ""
-        text = answer.own_text(self.spot.run)
-        if "\n" in text:
-            return "⏎"
-        return "␣" if text.isspace() else "◌"
-
     def start(self, spot: RunSpot | None = None) -> bool:
         """Move to a run, else to the last one in sight; False if there is none."""
         view = self.view

@@ -61,8 +61,8 @@ class RowPainter:
         overlays = ("prompt-row", "selected")
         self._styles |= {name: base + style for name, style in self._styles.items() if name not in overlays}
 
-    def draw(self, block: EntryBlock, row: TextRow, margin: int, chosen: int = -1, sign: str = "") -> Strip:
-        """Draw a row; `chosen` is the inspected run, and `sign` follows it if it has no visible text."""
+    def draw(self, block: EntryBlock, row: TextRow, margin: int, chosen: int = -1) -> Strip:
+        """Draw a row; `chosen` is the inspected run."""
         space = Segment(" " * margin, self._base)
         match row.kind:
             case "blank":
@@ -75,8 +75,6 @@ class RowPainter:
                     style = self._run(block.entry, run, chosen, dim=row.thought)
                     parts = ((gap, self._base), (core, style), (rest, self._base))
                     segments += [Segment(part, style) for part, style in parts if part]
-                if chosen >= 0 and sign:
-                    segments.append(Segment(sign, self._run(block.entry, chosen, chosen)))
                 if row.last:
                     segments.append(Segment("▍", self._styles["cursor"]))
                 return Strip(segments)

@@ -296,7 +296,8 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
 
     def _render_more(self) -> None:
         """Render finished answers, those in view first, for SLICE seconds, then let the screen draw."""
-        waiting = [i for i, block in enumerate(self.blocks) if not block.colours and _has_text(block)]
+        answers = [(i, block) for i, block in enumerate(self.blocks) if isinstance(block.entry, Answer) and block.closed]
+        waiting = [i for i, block in answers if not block.colours]
         if not (self.markdown and waiting):
             return
         middle = self.row_at(self.scroll_offset.y + self.size.height // 2) or (len(self.blocks), 0)
@@ -370,7 +371,7 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         strip = self._strips.get(key)
         if strip is None:
             self.draws += 1
-            strip = self._painter.draw(block, block.row(row), self.margin, run, self.cursor.sign)
+            strip = self._painter.draw(block, block.row(row), self.margin, run)
             strip = strip.extend_cell_length(self.size.width, self._plain).simplify()
             self._strips[key] = strip
         strip = self.mark.draw(strip, block, row, self.margin)
@@ -433,8 +434,3 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
 def _length(block: EntryBlock) -> int:
     """Count the characters of a block's last section."""
     return sum(len(line.text) for line in block.flow.lines)
-
-
-def _has_text(block: EntryBlock) -> bool:
-    """Whether a block is a finished answer with text."""
-    return isinstance(block.entry, Answer) and block.closed and bool(block.entry.text.strip())

@@ -46,9 +46,6 @@ KEYS = {
     "\x1b[127;2u": "backspace",
     "\x1b[3;2~": "delete",
     "\x1b[104;5u": "backspace",
-    "\x1b/": "alt+slash",  # without the protocol
-    "\x1b-": "alt+minus",
-    "\x1b1": "alt+1",
 }
 
 
