@@ -32,9 +32,6 @@ TOKENS_BEFORE = 12
 BRANCHES = 3
 """Most refused branches quoted at one place."""
 
-LEAST_LIST = 24
-"""Cells that the list of tokens needs next to the parts of the time."""
-
 JOINED = "\N{NO-BREAK SPACE}"
 """Placeholder for the blanks of a quotation while its sentence is broken into rows."""
 
@@ -59,21 +56,21 @@ def inspection_rows(answer: Answer, index: int, pieces: Pieces, cells: int, rows
     tree = StepTree.of(record, before[-1] if before else -1)
     count = ((f"{len(record.tokens):,}", VALUE), (" token" if len(record.tokens) == 1 else " tokens", LABEL))
     figures = dotted(heading(answer, index), *counts(record))
-    if length(figures) + length(count) + 3 <= cells:
+    cost = dotted(*costs(answer, record))
+    if length(figures) + length(count) + length(cost) + 6 <= cells:
         figures = dotted(figures, count)
-    out = [ends(figures, dotted(*costs(answer, record)), cells)]
+    out = [ends(figures, cost, cells)]
     if rows > 3 and record.tokens:
-        times = shares(record) if not answer.figures.certainty else ()
-        room = cells - length(times) - 3
-        if room < LEAST_LIST:
-            times, room = (), cells
         texts = [visible(pieces.text(token)) for token in record.tokens] if len(pieces) else [_own_line(answer, index)]
-        out.append(ends(_tokens(record, tree, texts, room) if any(texts) else (), times, cells))
+        tokens = _tokens(record, tree, texts, cells) if any(texts) else ()
+        out.append(ends(tokens, shares(record) if not answer.figures.certainty else (), cells))
     sentences = _verdict(answer, record, tree, before, pieces)
     if record.note:
         sentences.append(((one_line(record.note), NOTE),))
-    for sentence in sentences:
-        out += wrapped(sentence, cells, rows - len(out))
+    out += wrapped(sentences[0], cells, rows - len(out))
+    for sentence in sentences[1:]:  # whole ones: what is left out of a sentence may be all that matters
+        broken = wrapped(sentence, cells, rows)
+        out += broken if len(out) + len(broken) <= rows else []
     if keys and len(out) <= rows:
         out += [()] * (rows - len(out))
         out[-1] = ends(out[-1], ((f"  {keys}", LABEL),), cells)
@@ -135,9 +132,9 @@ def shares(record: StepRecord) -> StyledLine:
     return ((f"{parts} ms", LABEL),) if record.seconds else ()
 
 
-def dotted(*parts: StyledLine) -> StyledLine:
-    """Join parts with dots between them."""
-    return tuple(piece for part in parts for piece in ((" · ", LABEL), *part))[1:]
+def dotted(*parts: StyledLine, sign: str = " · ") -> StyledLine:
+    """Join parts with a sign between them."""
+    return tuple(piece for part in parts for piece in ((sign, LABEL), *part))[1:]
 
 
 def _tokens(record: StepRecord, tree: StepTree, texts: Sequence[str], cells: int) -> StyledLine:

@@ -158,7 +158,7 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
         state = (("selected", "$accent"),)
     elif paused:
         state = (("‖ ", "bold $accent"), (keys if length(name) + len(keys) + 3 <= cells else "paused", "$accent"))
-    figures = dotted(*counts(record), *costs(answer, record))
+    figures = dotted(*counts(record), *costs(answer, record), sign="  ")
     return [ends(name, state, cells), ends(figures, shares(record) if length(figures) else (), cells)]
 
 
