@@ -127,7 +127,8 @@ def run_once(request: Request) -> int:
     request.check()
     output = AnswerOutput(stdout(), parse_colouring(request.settings.colours))
     notes = Notes(output.end_line if output.is_terminal else None)
-    text, attachments = request.prompt, list[Attachment]()
+    text = request.prompt
+    attachments: list[Attachment] = []
     if not request.raw:  # an @ in code is code
         text, named = attach(request.prompt)
         attachments = [*(read(user_path(path), str(path)) for path in request.files), *named]

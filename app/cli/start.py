@@ -49,10 +49,7 @@ def open_chat(
     if os.environ.get("TERM") == "dumb":
         raise UserError("The chat cannot draw on this terminal (TERM is dumb). Use `specchat run PROMPT` here.")
     opened: OpenedChat | None = None
-    query: str | None = None
-    if resume is not None and not last and not resume.strip():
-        query = ""
-    elif last or resume is not None:
+    if last or resume:
         from ..history.chats import reading, resume_settings
 
         with reading() as chats:
@@ -80,7 +77,7 @@ def open_chat(
             client,
             notice=notice,
             transcript=saved,
-            browse=query,
+            browse="" if resume == "" else None,
             piped=text,
             tour="begin" if tour else offer,
         )

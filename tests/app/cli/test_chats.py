@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,73 +108,53 @@ def test_exporting(call: Call, saved_chats: None, tmp_path: Path) -> None:
     assert ".exe" in err
 
 
-class Begun:
-    """Opens the chat without a screen, and keeps its texts, the list's searches and whether it is saved."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, engine: Any) -> None:
-        self.texts: list[str] = []
-        self.browsed: list[str] = []
-        self.kept: list[bool] = []
-        self._patch = monkeypatch
-
-        def run(app: Any) -> None:
-            self.texts = [entry.text for entry in app.dialogue.transcript.entries]
-            self.kept.append(app.chat_history.keep)
-
-        monkeypatch.setenv("TERM", "xterm-256color")
-        monkeypatch.setattr(engine, "close", lambda: None, raising=False)
-        monkeypatch.setattr(launch, "EngineClient", lambda: engine)
-        monkeypatch.setattr(chat_module.SpecchatApp, "run", run)
-        monkeypatch.setattr(chat_module.SpecchatApp, "call_later", lambda app, work, *queries: self.browsed.extend(queries))
-
-    def __call__(self, settings: Settings, notice: str | None = None, **options: Any) -> int:
-        with self._patch.context() as patch:
-            patch.setattr("sys.stdin", Tty())
-            patch.setattr("sys.stdout", Tty())
-            return launch.open_chat(settings, notice, **options)
+Start = Callable[..., tuple[list[str], dict[str, Any]]]
 
 
 @pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch, engine: Any, saved_chats: None) -> Begun:
-    return Begun(monkeypatch, engine)
+def start(monkeypatch: pytest.MonkeyPatch, engine: Any, saved_chats: None) -> Start:
+    """Open the chat without a screen; return its texts, and the options of the screen."""
+    opened: list[dict[str, Any]] = []
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(engine, "close", lambda: None, raising=False)
+    monkeypatch.setattr(launch, "EngineClient", lambda: engine)
+    monkeypatch.setattr(chat_module, "run_chat", lambda settings, client, **options: opened.append(options))
+
+    def start(**options: Any) -> tuple[list[str], dict[str, Any]]:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", Tty())
+            patch.setattr("sys.stdout", Tty())
+            launch.open_chat(Settings(), None, **options)
+        transcript = opened[-1]["transcript"]
+        return [entry.text for entry in transcript.entries] if transcript else [], opened[-1]
+
+    return start
 
 
-def test_a_history_of_a_newer_specchat_is_refused(call: Call, start: Begun) -> None:
+def test_a_history_of_a_newer_specchat_is_refused(call: Call, start: Start) -> None:
     sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {VERSION + 1}").close()
     for command in (("chats", "list"), ("chats", "show", "1"), ("run", "--continue", "Hello")):
         code, _, err = call(*command)
         assert code == 2
         assert "was written by a newer specchat. Update this one" in err
     with pytest.raises(UserError, match="was written by a newer specchat"):
-        start(Settings(), last=True)
+        start(last=True)
 
 
-def test_continue_takes_the_last_chat(start: Begun) -> None:
-    assert start(Settings(), last=True) == 0
-    assert start.texts == ["About \x1b[31mships", "They passed.", "And more?", "No."]
-    assert start.kept == [True]
+def test_the_chat_that_is_meant_is_continued_or_all_are_listed(start: Start, call: Call, tmp_path: Path) -> None:
+    assert start(last=True)[0] == ["About \x1b[31mships", "They passed.", "And more?", "No."]
     with Store() as store:  # nothing was said, so nothing has changed
         assert [row.id for row in Chats(store).newest()] == [2, 1]
-
-
-def test_resume_takes_the_chat_that_is_meant_or_lists_them_all(start: Begun) -> None:
-    start(Settings(), resume="lamp")
-    assert start.texts == ["About lamps", "The keeper lit it."]
-    start(Settings(), resume="2")
-    assert start.texts[0] == "About \x1b[31mships"
-    start(Settings(), resume="")
-    assert start.browsed == [""]
+    assert start(resume="lamp")[0] == ["About lamps", "The keeper lit it."]
+    assert start(resume="2")[0][0] == "About \x1b[31mships"
+    assert start(resume="")[1]["browse"] == ""
     for text, sentence in (("zebra", "No chat is called 'zebra'"), ("about", "2 chats have 'about' in their title")):
         with pytest.raises(UserError, match=sentence):
-            start(Settings(), resume=text)
-
-
-def test_open_takes_a_file(start: Begun, call: Call, tmp_path: Path) -> None:
+            start(resume=text)
     (tmp_path / "chat.json").write_text(call("chats", "show", "1", "--json")[1])
-    start(Settings(), "The settings are odd.", file=tmp_path / "chat.json")
-    assert start.texts == ["About lamps", "The keeper lit it.", "The settings are odd."]
+    assert start(file=tmp_path / "chat.json")[0] == ["About lamps", "The keeper lit it."]
     with pytest.raises(UserError, match=r"Cannot read nothing\.json"):
-        start(Settings(), file=Path("nothing.json"))
+        start(file=Path("nothing.json"))
 
 
 CHOICES: dict[str, tuple[bool, bool, str | None, bool]] = {
