@@ -227,7 +227,6 @@ class FakeServer:
     """Path, headers and body of each request."""
     running: int = 0
     """Completions that are being written."""
-    chunked: bool = True
     port: int = 0
 
     @property
@@ -284,7 +283,7 @@ def serving(engine: str = "OpenAI-compatible", stream: Any = (), **more: Any) ->
         def _stream(self, parts: Iterable[Any]) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Transfer-Encoding", "chunked") if fake.chunked else self.send_header("Connection", "close")
+            self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             for part in parts:
                 if part is BREAK:
@@ -296,10 +295,9 @@ def serving(engine: str = "OpenAI-compatible", stream: Any = (), **more: Any) ->
                 elif isinstance(part, float):
                     self._wait(part)
                 else:
-                    self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part) if fake.chunked else part)
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
                     self.wfile.flush()
-            if fake.chunked:
-                self.wfile.write(b"0\r\n\r\n")
+            self.wfile.write(b"0\r\n\r\n")
 
         def _wait(self, seconds: float) -> None:
             """Wait while the client listens."""

@@ -438,9 +438,8 @@ def ask(loop: asyncio.AbstractEventLoop, model: ServerModel, request: ServerRequ
 
 
 @pytest.mark.parametrize("engine", STREAMS)
-@pytest.mark.parametrize("chunked", [True, False])
-def test_each_engine_is_found_out_and_heard(loop: asyncio.AbstractEventLoop, engine: str, chunked: bool) -> None:
-    with serving(engine, STREAMS[engine](WRITTEN), chunked=chunked) as fake:
+def test_each_engine_is_found_out_and_heard(loop: asyncio.AbstractEventLoop, engine: str) -> None:
+    with serving(engine, STREAMS[engine](WRITTEN)) as fake:
         model = model_of(loop, fake)
         heard = ask(loop, model)
         loop.run_until_complete(model.close())

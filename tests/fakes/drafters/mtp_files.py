@@ -17,10 +17,10 @@ from specchat.backends.hf.model import TransformersModel, load_transformers
 
 from ..models.tiny import VOCAB, room, write_tokenizer
 
-Family = Literal["deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5"]
-FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5")
-HYBRIDS: tuple[Family, ...] = ("qwen3-next", "qwen3.5")
-"""Those with linear attention: single MTP layers, and no trees."""
+Family = Literal["deepseek-v3", "glm4-moe", "mimo", "qwen3.5"]
+FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo", "qwen3.5")
+HYBRIDS: tuple[Family, ...] = ("qwen3.5",)
+"""Those with linear attention: no trees."""
 REFERENCED: tuple[Family, ...] = ("deepseek-v3", "glm4-moe")
 """Those whose MTP layers transformers itself can run."""
 LAYERS, WIDTH = 3, 32
@@ -38,7 +38,7 @@ def published(family: Family, number: int, name: str) -> str:
             return f"model.layers.{LAYERS + number}.{name}"
         case "mimo":
             return f"model.mtp_layers.{number}.{MIMO.get(first, first)}.{rest}"
-        case "qwen3-next" | "qwen3.5":
+        case "qwen3.5":
             return f"mtp.{QWEN[first]}.{rest}" if first in QWEN else f"mtp.layers.{number}.{name}"
 
 
@@ -59,16 +59,13 @@ def _config(family: Family, layers: int = 1) -> Any:
             return t.DeepseekV3Config(**sizes, num_key_value_heads=4, **latent)
         case "glm4-moe":
             return t.Glm4MoeConfig(**sizes, num_key_value_heads=2, head_dim=8)
-        case "qwen3-next" | "qwen3.5":
+        case "qwen3.5":
             few = {key: size for key, size in sizes.items() if key in QWEN2}
             kinds = ["linear_attention"] * (LAYERS - 1) + ["full_attention"] * (1 + layers)
             linear = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4}
             linear |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8}
             few |= {"num_key_value_heads": 2, "head_dim": 16, "layer_types": kinds, **linear}
-            if family == "qwen3.5":
-                return t.Qwen3_5TextConfig(**few)
-            experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
-            return t.Qwen3NextConfig(**few, **experts, shared_expert_intermediate_size=24)
+            return t.Qwen3_5TextConfig(**few)
         case "mimo":
             few = {key: size for key, size in sizes.items() if key in QWEN2}
             return t.Qwen2Config(**few, num_key_value_heads=2, rope_parameters={"rope_type": "default", "rope_theta": 640000.0})
@@ -127,8 +124,7 @@ def write_mtp(
     config |= {"num_hidden_layers": LAYERS, "num_nextn_predict_layers": layers}
     config.pop("num_mtp_layers", None)
     if family in HYBRIDS:
-        # Which Qwen3-Next's configuration does not tell, and Qwen3.5's calls by another name.
-        del config["num_nextn_predict_layers"]
+        del config["num_nextn_predict_layers"]  # which it calls by another name
         config["layer_types"] = config["layer_types"][:LAYERS]
     if family == "qwen3.5":
         config = _seeing({**config, "mtp_num_hidden_layers": layers})
