@@ -43,6 +43,12 @@ def figure(config: Config, key: str, default: int | None = None) -> int:
     return value
 
 
+def count(config: Config, key: str) -> int | None:
+    """Return a whole number; None for anything else."""
+    value = config.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def layer_ids(config: Config, key: str, shift: int = 0) -> Taps | None:
     """Return a list of the target's layers, each with `shift` added; None if it is missing."""
     return None if config.get(key) is None else tuple(int(id) + shift for id in config[key])
@@ -54,11 +60,11 @@ def layer_types(config: Config, default: str = "") -> list[str]:
     Raises:
         ValueError: there is another kind.
     """
-    count = figure(config, "num_hidden_layers")
-    kinds = config.get("layer_types") or [default] * count
-    if len(kinds) < count or set(kinds) - {"full_attention", "sliding_attention"}:
+    layers = figure(config, "num_hidden_layers")
+    kinds = config.get("layer_types") or [default] * layers
+    if len(kinds) < layers or set(kinds) - {"full_attention", "sliding_attention"}:
         raise ValueError(f"layer_types is {kinds!r:.60}")
-    return list(kinds[:count])
+    return list(kinds[:layers])
 
 
 def unreadable(place: Path, error: Exception) -> UserError:
@@ -218,8 +224,8 @@ def eagle_format(files: Checkpoint) -> EagleFormat:
         layer=layer,
         layers=figure(layer, "num_hidden_layers", 1),
         listed=layer_ids(config, "target_layer_ids", 1) or inputs,
-        vocabulary=layer.get("vocab_size"),
-        width=config.get("target_hidden_size") if third else hidden,
+        vocabulary=count(layer, "vocab_size"),
+        width=count(config, "target_hidden_size") if third else hidden,
         norm_before_residual=bool(config.get("norm_before_residual", speculators)),
         norm_before_fc=flag("norm_before_fc", "input_norm.weight"),
         fc_norm=flag("fc_norm", "fc_norm.0.weight"),
@@ -266,7 +272,7 @@ def medusa_format(files: Checkpoint) -> MedusaFormat:
         title="Medusa",
         names=files.names,
         shapes=files.shapes,
-        vocabulary=files.config.get("vocab_size"),
+        vocabulary=count(files.config, "vocab_size"),
         width=files.shapes["0.lm_head.weight"][1],
         trained_for=str(files.config.get("base_model_name_or_path") or ""),
         heads=max(int(match[1]) for match in matches) + 1,
@@ -323,7 +329,7 @@ def assistant_format(files: Checkpoint) -> AssistantFormat:
         title="Gemma 4 assistant",
         names=files.names,
         shapes=files.shapes,
-        vocabulary=text.get("vocab_size"),
+        vocabulary=count(text, "vocab_size"),
         width=width,
         trained_for="",
         layers=tuple(kinds),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ..base import Kind
-from ..formats import Checkpoint, Config, Format, Taps, figure, layer_ids, layer_types, part, verifier
+from ..formats import Checkpoint, Config, Format, Taps, count, figure, layer_ids, layer_types, part, verifier
 
 NAMES = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
 """transformers' names of tensors → ours."""
@@ -116,8 +116,8 @@ def dflash_format(files: Checkpoint) -> DFlashFormat:
         title=TITLES.get(type(paths), "DFlash"),
         names=files.names,
         shapes=files.shapes,
-        vocabulary=layer.get("vocab_size"),
-        width=config.get("target_hidden_size"),
+        vocabulary=count(layer, "vocab_size"),
+        width=count(config, "target_hidden_size"),
         trained_for=verifier(config),
         layer=layer,
         views=_views(layer, options, library=library, second=isinstance(paths, Selector)),

@@ -69,6 +69,7 @@ EAGLE: dict[str, Case] = {
     "shape": ({"changes": {"norm.weight": torch.ones(31)}}, MISFIT),
     "unknown": ({"changes": {"midlayer.gate.weight": torch.ones(3)}}, "does not know layers.0.gate.weight"),
     "vocabulary": ({"vocab_size": 300}, "a vocabulary of 300 tokens, and target has 256"),
+    "scaled": ({"vocab_size": "many", "rms_norm_eps": "small"}, MISFIT),
     "width": ({"target_hidden_size": 64}, "hidden states 64 numbers wide, and those of target have 32"),
     "eagle1 width": ({"style": "eagle1", "hidden": 48}, "hidden states 48 numbers wide"),
     "taps": ({"eagle_aux_hidden_state_layer_ids": [1, 2]}, "its fc.weight reads 96 numbers, and 2 layers give 64"),
