@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -156,8 +157,10 @@ def read_card(path: Path) -> Card:
         return _gguf_card(path) if gguf else _folder_card(path)
     except Exception as error:  # a foreign file must not end the list
         problem = str(error) if isinstance(error, UserError) else f"Cannot read {path} ({type(error).__name__})."
-    files = [path] if gguf else path.glob("*.safetensors")
-    size = sum(file.stat().st_size for file in files if file.is_file())
+    size = 0
+    with suppress(OSError):
+        files = [path] if gguf else path.glob("*.safetensors")
+        size = sum(file.stat().st_size for file in files)
     return Card(path, "llama.cpp" if gguf else "transformers", size=size, problem=problem)
 
 
@@ -216,13 +219,12 @@ def _folder_card(folder: Path) -> Card:
     head = read_format(folder, files)
     if head is not None:
         return replace(card, architecture=head.title, parameters=floats, head=head)
-    method = str(config.get("quantization_config", {}).get("quant_method", ""))
     layers, vocabulary = _number(text, "num_hidden_layers", "n_layer"), _number(text, "vocab_size")
     return replace(
         card,
         architecture=str(config.get("model_type") or next(iter(config.get("architectures") or ()), "")),
         parameters=sum(counts.values()),
-        quantization=method or most_common,
+        quantization=_method(config) or most_common,
         context=config_context(config),
         cache_numbers=config_cache_numbers(config),
         width=_number(text, "hidden_size", "n_embd"),
@@ -232,6 +234,10 @@ def _folder_card(folder: Path) -> Card:
         mtp=in_folder(folder, layers),
         problem=_problem(config, folder),
     )
+
+
+def _method(config: Mapping[str, Any]) -> str:
+    return str((config.get("quantization_config") or {}).get("quant_method", ""))
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -265,7 +271,6 @@ def _problem(config: Mapping[str, Any], folder: Path) -> str:
     names = [str(name) for name in config.get("architectures") or ()]
     if config.get("is_encoder_decoder") is True or (names and not any(WRITES.search(name) for name in names)):
         return f"It is not a causal language model ({', '.join(names)}), so it cannot generate text."
-    mlx = config.get("quantization")
-    if "quantization_config" not in config and isinstance(mlx, Mapping) and "group_size" in mlx:
+    if "group_size" in (config.get("quantization") or {}) and not _method(config):
         return "Its weights are quantized for MLX, which specchat does not run. Download the original or a GGUF version."
     return tokenizer_problem(folder)

@@ -189,10 +189,13 @@ def test_a_gguf_file_tells_all_from_its_header(home: Path) -> None:
 
 
 def test_folders_that_cannot_be_loaded_say_why(home: Path) -> None:
+    mlx = {"group_size": 64, "bits": 4}
     for config, problem in (
         ({"architectures": ["BertModel"]}, "not a causal language model"),
         ({"is_encoder_decoder": True}, "not a causal language model"),
-        ({"quantization": {"group_size": 64, "bits": 4}}, "quantized for MLX"),
+        ({"quantization": mlx}, "quantized for MLX"),
+        ({"quantization": mlx, "quantization_config": mlx}, "quantized for MLX"),
+        ({"quantization_config": None}, ""),
     ):
         assert problem in read_card(write_folder(home / "mine", shrink=True, **config)).problem
 
