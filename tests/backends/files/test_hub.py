@@ -76,12 +76,9 @@ def whole(folder: Path) -> bool:
     return (folder / "model.safetensors").read_bytes() == WEIGHTS
 
 
-SPECS = ["xyz", "some/where/deep", "./model", "/no/where", "~/nowhere"]
-
-
 def test_what_is_no_model_is_a_sentence(tmp_path: Path) -> None:
     assert locate(str(tmp_path), LoadOptions()) == tmp_path
-    for spec in SPECS:
+    for spec in ("xyz", "some/where/deep", "./model", "/no/where", "~/nowhere"):
         assert re.search(f"There is no model or folder {spec}.*`builtin`", failing(partial(locate, spec, LoadOptions())))
     assert "not a name on the Hub" in told(spec="a--b/..c")[-1]["error"]
 
