@@ -162,20 +162,13 @@ def tree_rows(tree: StepTree, piece: Callable[[int], str], cells: int, height: i
         cells: width of a row; at least 16 to be of use.
         height: most rows, at least 3. The others are folded: "… 12 more".
     """
-    rows: list[TreeRow] = []
     for plan in PLANS:
         if plan.spread and not tree.probs:  # a token's row would show nothing else
             continue
         rows = _Layout(tree, piece, cells, plan).rows()
         if len(rows) <= height:
             return rows
-    # The first rows and the target's choice stay.
-    height = max(3, height)
-    end = next(i for i, row in reversed([*enumerate(rows)]) if row.text.startswith("┗"))
-    hidden = [*rows[height - 2 : end], *rows[end + 1 :]]
-    count = sum(len(row.nodes) + row.folded for row in hidden)
-    more = TreeRow((Span("┃ ", "trunk"), Span(fit(f"… {count} more", cells - 2), "fold")), folded=count)
-    return [*rows[: height - 2], more, rows[end]]
+    return _Layout(tree, piece, cells, PLANS[-1]).path_rows(max(3, height))
 
 
 class _Layout:
@@ -203,8 +196,7 @@ class _Layout:
 
     def rows(self) -> list[TreeRow]:
         path = self.tree.path
-        root = Span(fit(self._text(0), self.cells - 2), "pending")
-        out = [TreeRow((Span("● ", "trunk"), root), nodes=(0,))]
+        out = [self._root()]
         run: list[int] = []  # accepted nodes without a branch between them
         for node, following in zip(path, [*path[1:], -1], strict=True):
             if node:
@@ -217,14 +209,25 @@ class _Layout:
                 cross = Span("─ ", "guide") if branch in self.open_shares else Span("× ", "cross")
                 start = (Span("┠", "trunk"), Span("─", "guide"), cross)
                 out += self._branch(branch, start, (Span("┃", "trunk"), Span("   ", "guide")), 0)
-            if rest := sum(self.sizes[branch] for branch in branches[self.plan.siblings :]):
-                more = Span(fit(f"… {rest} more", self.cells - 3), "fold")
-                out.append(TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), more), folded=rest))
+            out += self._fold(sum(self.sizes[branch] for branch in branches[self.plan.siblings :]))
         out.append(self._end())
         if self.window:
             text = fit(f"   … {self.window} more in the window", self.cells)
             out.append(TreeRow((Span(text, "fold"),), folded=self.window))
         return out
+
+    def path_rows(self, height: int) -> list[TreeRow]:
+        """Lay out the accepted path alone, with the number of all other nodes."""
+        path = self._trunk(self.tree.path[1:])[: height - 3]
+        shown = 1 + sum(len(row.nodes) for row in path)
+        return [self._root(), *path, *self._fold(len(self.tree.tokens) - shown), self._end()]
+
+    def _root(self) -> TreeRow:
+        return TreeRow((Span("● ", "trunk"), Span(fit(self._text(0), self.cells - 2), "pending")), nodes=(0,))
+
+    def _fold(self, count: int) -> list[TreeRow]:
+        more = Span(fit(f"… {count} more", self.cells - 3), "fold")
+        return [TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), more), folded=count)] if count else []
 
     def _text(self, node: int) -> str:
         source = self.tree.sources[node] if self.tree.sources else 0

@@ -579,8 +579,8 @@ def test_little_room_folds() -> None:
     assert shape(rows) == DRAWN  # all of it, the path on one row
     assert rows[2].prob == pytest.approx(0.93 * 0.8 * 0.99)
     assert shape(tree_rows(tree, piece, 40, 5)) == ("● ␣the\n┠─× ␣old\n┃ ␣lamp ␣and ␣wrote\n┠─× ␣a ␣poem … 2 more\n┗━ ␣the")
-    assert shape(tree_rows(tree, piece, 40, 3)) == "● ␣the\n┃ … 8 more\n┗━ ␣the"
-    assert shape(tree_rows(tree, piece, 40, 4)) == "● ␣the\n┠─ … 1 more\n┃ … 7 more\n┗━ ␣the"
+    assert shape(tree_rows(tree, piece, 40, 3)) == "● ␣the\n┠─ … 8 more\n┗━ ␣the"
+    assert shape(tree_rows(tree, piece, 40, 4)) == "● ␣the\n┃ ␣lamp ␣and ␣wrote\n┠─ … 5 more\n┗━ ␣the"
 
 
 def test_the_guesses_of_several_drafters_are_signed() -> None:
