@@ -192,12 +192,12 @@ def test_how_a_template_writes_thoughts_and_words_switch_them(name: str) -> None
     form = thinking.form
     assert form is not None
     info = form.info
-    assert (info.marks, info.opened_by, info.kept) == (family.marks, family.opened_by, family.kept)
-    assert (info.carrier, info.words, info.default) == (family.carrier, family.words, family.default)
+    assert (info.marks, info.carrier, info.words) == (family.marks, family.carrier, family.words)
+    assert info.default == family.default
     assert all(word in form.sentence for word in (family.marks[0], *family.words))
     if not family.words:
         return
-    prompts = {word: thinking.render(HI, None, thinking.variables(word, {})) for word in ("", *form.words)}
+    prompts = {word: thinking.render(HI, thinking.variables(word, {})) for word in ("", *form.words)}
     assert prompts[info.default] == prompts[""]
     if "off" in prompts:
         assert prompts["off"] != prompts["on"]
