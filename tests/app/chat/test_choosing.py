@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -21,9 +20,6 @@ from specchat.app.chat.methods import (
 from specchat.backends.info import ModelInfo
 from specchat.decoders.registry import methods
 from specchat.engine.catalog import get, parse_params
-from specchat.engine.messages import Switch, Switched
-
-from ...fakes.pilots import Make, ask, chatting, status
 
 METHODS = known_methods()
 NOT_TRAINED = {name: "it needs a trained drafter." for name, method in METHODS.items() if method.group == "trained"}
@@ -129,25 +125,3 @@ def test_a_schedule_decides_which_setting_counts() -> None:
     assert (confident.setting, constant.setting) == ("most", "tokens")
     reference = draft_length(METHODS["lookup"], {"variant": "reference", "tokens": 7})
     assert reference == DraftLength("tokens", 7, 1, 256)
-
-
-async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
-    """A chat in the middle of an answer; its id."""
-    app.dialogue.methods = METHODS
-    return await ask(pilot, engine, "Hello", records, finish=False)
-
-
-async def test_longer_and_shorter_in_mid_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with chatting(make_chat(method="lookup"), size=(100, 30)) as (app, pilot):
-        id = await answering(app, pilot, engine, make_steps()[:4])
-        await pilot.press("d", "ctrl+up")
-        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 32})
-        assert "lookup · nodes 16 → 32" in status(app)
-        await pilot.press("ctrl+up")
-        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 64})
-        engine.events = [Switched(id, "lookup", "identical")]
-        app.take_events()
-        await pilot.press("ctrl+down", "ctrl+down", "ctrl+down")
-        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 8})
-        assert "lookup · nodes 16 → 8" in status(app)
-        assert app.chat_screen.input.text == "d"

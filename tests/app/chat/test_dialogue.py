@@ -29,7 +29,7 @@ from specchat.engine.messages import (
     Switched,
     Unloaded,
 )
-from specchat.engine.options import AnswerOptions, ModelSelection
+from specchat.engine.options import ModelSelection
 
 from ...fakes.pilots import Make, chatting, settle, status
 from ...fakes.pilots import ask as asked
@@ -166,19 +166,6 @@ def test_an_answer_slower_than_plain_decoding_says_why(dialogue: Dialogue, engin
         assert bool(dialogue.transcript.answers()[-1].held_back) is explained
 
 
-def test_an_answer_that_was_stopped_for_repeating_itself_says_so(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    dialogue.submit("Hello")
-    assert engine.asked.stop_loops
-    id = engine.begin(make_steps()[:2])
-    engine.events += [Finished(id, "loop", "", 0, 0, period=24, repeats=12)]
-    dialogue.drain()
-    assert dialogue.transcript.answers()[0].ending == "repeated itself"
-    assert notices(dialogue)[-1].startswith("Stopped: the last 24 tokens repeated 12 times. /set repetition_penalty=1.1 often")
-    dialogue.options = AnswerOptions(stop_loops=False)
-    dialogue.submit("Again")
-    assert not engine.asked.stop_loops
-
-
 def test_a_new_chat_ignores_the_old_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     id = under_way(dialogue, engine, make_steps()[:2])
     dialogue.clear()
@@ -189,14 +176,6 @@ def test_a_new_chat_ignores_the_old_answer(dialogue: Dialogue, engine: Any, make
     dialogue.drain()
     assert len(dialogue.transcript.entries) == 2
     assert engine.asked.messages == [{"role": "user", "content": "Fresh"}]
-
-
-def test_a_method_that_the_model_cannot_run(engine: Any, dialogue: Dialogue) -> None:
-    dialogue.load_model("other")
-    engine.loaded(lookup="This model cannot verify drafts.")
-    dialogue.drain()
-    assert dialogue.method == "greedy"
-    assert "This model cannot verify drafts." in notices(dialogue)[0]
 
 
 def test_a_method_that_nobody_chose_follows_the_model(engine: Any) -> None:

@@ -15,7 +15,6 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Figures, Notice, Prompt, StepLog
 from specchat.app.chat.runs import Pieces
 from specchat.app.chat.transcript import Transcript
-from specchat.app.render.blocks import EntryBlock
 from specchat.engine.catalog import Share
 from specchat.engine.messages import Failed, Finished, Prefilling, ServedFigures, Started, StepRecord, Steps, Switched
 from specchat.engine.options import AnswerOptions
@@ -95,24 +94,6 @@ def test_messages() -> None:
         {"role": "assistant", "content": "Hello."},
         {"role": "user", "content": "Last"},
     ]
-
-
-def test_rows_of_an_answer() -> None:
-    answer = answer_of()
-    block = EntryBlock(answer, 140)
-    assert (block.height, block.row(0).last) == (2, True)  # the cursor, before there is text
-    answer.add(StepRecord("lookup", [1, 2], "first\nsecond", drafted=3, accepted=1, nodes=4, forward_seconds=0.1))
-    assert block.update() == 0
-    assert [block.row(i).text for i in range(block.height)] == ["first", "second", ""]
-    assert [block.row(i).last for i in range(2)] == [False, True]
-    answer.finish("length")
-    assert block.update() == 1
-    assert block.closed
-    rows = [block.row(i) for i in range(block.height)]
-    assert [row.kind for row in rows] == ["answer", "answer", "blank", "figures", "blank"]
-    speed = "20.0 tokens/s · lookup"
-    assert rows[3].text == f"Token limit · 2.0 tokens a pass · {speed}"
-    assert rows[3].styles == ("warning", *["quiet"] * 6)
 
 
 def test_an_answer_whose_passes_turn_out_unknown_loses_its_colours() -> None:

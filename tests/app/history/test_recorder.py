@@ -220,16 +220,6 @@ def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, m
     ]
 
 
-def test_a_way_of_notices_alone_is_forgotten_in_place(chats: Chats, recorder: Recorder, many: Dialogue) -> None:
-    begin(many, 0)
-    many.notice("The draft model is missing.", "warning")
-    keep(recorder, many)
-    turn(many, 0, 0)
-    keep(recorder, many)
-    assert chats.count() == 1
-    assert every_way(chats.open(1).transcript) == WAYS
-
-
 def test_two_windows_on_one_chat_lose_nothing(file: Path, chats: Chats, recorder: Recorder, many: Dialogue, say: Say) -> None:
     mine = many.transcript
     other = Recorder(file)

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specchat.app.history.store import Store
-from specchat.app.history.typed import NEW, Drafts, Typed, keep_sent, sent_before, step_back
+from specchat.app.history.typed import NEW, Drafts, Typed, keep_sent, sent_before
 
 from ...fakes.pilots import Make
 
@@ -42,16 +40,6 @@ def test_the_oldest_go_when_there_are_too_many(file: Path) -> None:
     assert texts(sent_before(file)) == [*(f"message {number}" for number in range(501, 1500)), "short"]
     keep_sent(Typed("x" * 200_000), file)
     assert len(sent_before(file)) == 1000
-
-
-@given(st.lists(st.text(max_size=6), max_size=8), st.text(max_size=2), st.integers(0, 8))
-def test_a_walk_visits_what_begins_so_in_order(history: list[str], prefix: str, start: int) -> None:
-    at = min(start, len(history))
-    visited = []
-    while (to := step_back(history, at, prefix, -1)) is not None:
-        visited.append(to)
-        at = to
-    assert visited == [index for index in reversed(range(min(start, len(history)))) if history[index].startswith(prefix)]
 
 
 def typing(file: Path, chat: int, **by_chat: str) -> Drafts:

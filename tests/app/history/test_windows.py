@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,11 +41,9 @@ class Window:
         theirs.close()
 
     def tell(self, *what: Any) -> None:
-        """Have it do something."""
         self._pipe.send(what)
 
     def answer(self) -> Any:
-        """Wait for its result."""
         assert self._pipe.poll(PATIENCE_SECONDS)
         result = self._pipe.recv()
         if isinstance(result, Exception):
@@ -54,17 +51,14 @@ class Window:
         return result
 
     def do(self, *what: Any) -> Any:
-        """Have it do something, and wait for the result."""
         self.tell(*what)
         return self.answer()
 
     def quit(self) -> None:
-        """Leave it as one does."""
         self.do("quit")
         self._process.join()
 
     def kill(self) -> None:
-        """End it with signal 9."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
@@ -137,7 +131,6 @@ class World:
             assert id in window.do("search", f'"{self.kept[id].prompts[-1]}"')
 
     def asking(self) -> tuple[Any, ...]:
-        """Something to ask."""
         open_chats = [id for id, chat in self.kept.items() if chat.deleted == {False}]
         match self.pick.randrange(4):
             case 0 | 1:
@@ -228,10 +221,3 @@ def test_nothing_else_opens_the_database_beside_sqlite(file: Path) -> None:
         window.do("new", "Hello")
         window.quit()
         assert Path(f"{file}-wal").exists()  # the window was not the last one
-
-
-def test_one_writes_at_a_time(file: Path) -> None:
-    with Store(file) as one, Store(file) as other:
-        other.db.execute("PRAGMA busy_timeout = 0")
-        with one.transaction(), pytest.raises(sqlite3.OperationalError, match="locked"), other.transaction():
-            raise AssertionError("two at once")

@@ -41,7 +41,6 @@ class Window:
         return transcript.track.chat, [entry.text for entry in transcript.entries if isinstance(entry, Prompt)]
 
     def new(self, text: str) -> tuple[int, list[str]]:
-        """Begin another chat."""
         self.dialogue.clear()
         return self.ask(text)
 
@@ -58,17 +57,14 @@ class Window:
         return {row.id: (row.title, row.deleted) for row in rows}
 
     def search(self, text: str) -> set[int]:
-        """The chats that have it."""
         with Store(self.file) as store:
             return {hit.chat.id for hit in Chats(store).search(text)}
 
     def rename(self, id: int, title: str) -> None:
-        """Give a chat in the list a title."""
         with Store(self.file) as store:
             Chats(store).rename(id, title)
 
     def delete(self, id: int) -> None:
-        """Delete a chat in the list."""
         with Store(self.file) as store:
             Chats(store).delete(id)
 
@@ -86,7 +82,6 @@ class Window:
         return out
 
     def quit(self) -> None:
-        """Leave."""
         self.recorder.close(self.dialogue)
 
     def _settle(self) -> None:
