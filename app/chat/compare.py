@@ -22,9 +22,6 @@ SIGNS: dict[Mark, str] = {
 }
 """Mark → its sign."""
 
-EXCERPT = 12
-"""Cells of each text that are shown where two differ."""
-
 GAP = "   "
 
 
@@ -58,7 +55,7 @@ def likeness(answer: Answer, first: Answer) -> tuple[Mark, str]:
     at = next((i for i in range(shorter) if one[i] != other[i]), shorter)
     if (at == len(one) and not first.through) or (at == len(other) and not answer.through):  # stopped before its end
         return "identical", "as far as it goes"
-    excerpts = (fit(one_line(text[at : at + 60]), EXCERPT) or "the end" for text in texts)
+    excerpts = (fit(one_line(text[at : at + 60]), 12) or "the end" for text in texts)
     return "lossy", f"from character {at + 1:,}: {' / '.join(excerpts)}"
 
 

@@ -47,12 +47,8 @@ _REASONS = {
 
 
 def loop_sentence(event: Finished, penalty: str, off: str) -> str:
-    """Explain that an answer was stopped because it repeated itself.
-
-    Args:
-        penalty: the command that sets the repetition penalty.
-        off: the command that lets such an answer go on.
-    """
+    """Explain that an answer was stopped because it repeated itself; `penalty` and `off` are the commands that set the
+    repetition penalty, and that let such an answer go on."""
     last = f"{event.period:,} tokens" if event.period > 1 else "token"
     return f"Stopped: the last {last} repeated {event.repeats:,} times. {penalty} often helps; {off} lets it continue."
 

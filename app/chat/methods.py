@@ -177,16 +177,11 @@ def why_plain(info: ModelInfo) -> str:
 def first_method(
     methods: Mapping[str, Method], unavailable: Collection[str], model: str, drafts: object, info: ModelInfo
 ) -> str:
-    """Choose the method that a chat starts with.
+    """Choose the method that a chat with a model starts with; `drafts` are the draft models that were asked for.
 
     If a pass over guesses costs too much, it is plain decoding (see `why_plain`). Else, with a draft model it is `draft`, and
     with a trained drafter its method: they give several tokens a pass on any text. Else it is `lookup`: it needs no trial, and
     a wrong draft costs it next to nothing.
-
-    Args:
-        unavailable: methods that the model is known not to run.
-        model: its name as the user wrote it.
-        drafts: the requested draft models; the built-in model has its own.
     """
     preferred = ["lookup", PLAIN]
     if why_plain(info):

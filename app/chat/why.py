@@ -331,14 +331,16 @@ def _faster(than: float, tried: Sequence[Answer], answer: Answer) -> Change | No
 
 def _diagnose_server(answer: Answer) -> Diagnosis:
     figures = answer.figures
+    name: Name = "server"
+    change = None
     if not figures.steps:
-        cause = Cause("server", 0.0, "The server does not show its passes, so nothing is known of its guesses.")
-        return Diagnosis(0.0, (cause,))
-    if figures.drafted and figures.accepted < POOR * figures.drafted:
-        guesses = counted(figures.drafted, "guess", "guesses")
-        cause = Cause("drafter", 0.0, f"{figures.accepted:,} of {guesses} of the server were right.")
-        return Diagnosis(0.0, (cause,), Change("Give it shorter drafts, or another drafter."))
-    if figures.tokens <= figures.steps * 1.02:
-        cause = Cause("server", 0.0, "The server does not speculate: each pass gave one token.")
-        return Diagnosis(0.0, (cause,))
-    return Diagnosis(0.0, ())
+        sentence = "The server does not show its passes, so nothing is known of its guesses."
+    elif figures.drafted and figures.accepted < POOR * figures.drafted:
+        name = "drafter"
+        sentence = f"{figures.accepted:,} of {counted(figures.drafted, 'guess', 'guesses')} of the server were right."
+        change = Change("Give it shorter drafts, or another drafter.")
+    elif figures.tokens <= figures.steps * 1.02:
+        sentence = "The server does not speculate: each pass gave one token."
+    else:
+        return Diagnosis(0.0, ())
+    return Diagnosis(0.0, (Cause(name, 0.0, sentence),), change)

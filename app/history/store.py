@@ -148,12 +148,12 @@ class Store:
             try:
                 if broken is not None and broken == self.identity:
                     raise _NotOurs
-                self.db = self._open()
+                self._open()
             except sqlite3.Error as error:
                 if not damaged(error) or not repair:
                     raise
                 self._move_aside()
-                self.db = self._open()
+                self._open()
         except (sqlite3.Error, OSError) as error:
             raise UserError(trouble(error, self.path)) from None
 
@@ -191,13 +191,13 @@ class Store:
                         self.db.execute("ROLLBACK")
                 raise
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.path.exists():
             plain_file.require_ordinary(self.path.stat())  # a pipe would hang
         real = os.path.realpath(self.path)  # where SQLite has its other files too
         plain_file.databases.update(Path(f"{real}{suffix}") for suffix in ("", "-wal", "-shm"))
-        db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        self.db = db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             version = _version(db)
             if version > VERSION:
@@ -216,25 +216,15 @@ class Store:
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA foreign_keys = ON")
             if not version:
-                self._begin(db)
+                with self.transaction():
+                    if not _version(db):  # else another specchat was faster
+                        if db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                            raise _NotOurs
+                        for statement in SCHEMA:
+                            db.execute(statement)
+                        db.execute(f"PRAGMA user_version = {VERSION}")
         except BaseException:
             db.close()
-            raise
-        return db
-
-    def _begin(self, db: sqlite3.Connection) -> None:
-        db.execute("BEGIN EXCLUSIVE")
-        try:
-            if not _version(db):  # another specchat may have been faster
-                if db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                    raise _NotOurs
-                for statement in SCHEMA:
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {VERSION}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
             raise
 
     def _move_aside(self) -> None:

@@ -11,7 +11,7 @@ import platformdirs
 from ...engine.logfile import log_path
 from ...engine.options import builtin_path
 from ...errors import UserError
-from ...plain_file import FULL, cache_folder, hub_cache, user_path
+from ...plain_file import cache_folder, hub_cache, user_path
 
 APP = "specchat"
 
@@ -82,7 +82,5 @@ def ensure(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        fix = "Free some space there" if error.errno in FULL else "Make its parent writable"
-        raise UserError(f"Cannot create the folder {folder} ({reason}). {fix}, or choose another.") from None
+        raise UserError(f"Cannot create the folder {folder} ({error.strerror}). Choose another.") from None
     return folder

@@ -21,7 +21,7 @@ from ...plain_file import user_path
 from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
-from .fields import NESTED, SAMPLING, Settings, Values, checked, is_chat_key
+from .fields import NESTED, SAMPLING, Settings, Values, checked
 from .toml import join, leaves, parse, read_text, rewrite, split
 
 
@@ -179,11 +179,8 @@ def recommended(info: ModelInfo) -> Values:
 def with_command_line(
     settings: Settings, options: Values, names: Mapping[str, str] | None = None, preset: str | None = None
 ) -> Settings:
-    """Return settings with more options of a command line, which override the preset.
-
-    Args:
-        options: by dotted key, as people type them or as TOML gives them.
-        names: dotted key → the option that sets it, for error messages.
+    """Return settings with more options of a command line, by dotted key, which override the preset; `names` has their names in
+    error messages.
 
     Raises:
         UserError: a value is wrong, or there is no such preset.
@@ -201,11 +198,6 @@ def with_command_line(
 def layers_of(settings: Settings) -> Layers:
     """Return the layers of settings; none but the defaults for those that were not read."""
     return settings.layers if isinstance(settings.layers, Layers) else Layers(ReadSettings(locations.settings_file()))
-
-
-def chat_part(values: Values) -> dict[str, Any]:
-    """Filter values: those that may differ by chat."""
-    return {key: value for key, value in values.items() if is_chat_key(split(key))}
 
 
 def load_settings(path: Path | None = None) -> tuple[Settings, str | None]:

@@ -12,8 +12,8 @@ from ...engine.options import AnswerOptions
 from ...errors import UserError
 from ...option import declared_options
 from ..chat.dialogue import Dialogue
-from ..settings.fields import Settings, checked
-from ..settings.precedence import Layers, chat_part, layers_of, recommended, save
+from ..settings.fields import Settings, checked, is_chat_key
+from ..settings.precedence import Layers, layers_of, recommended, save
 from ..settings.toml import join, split
 
 InThread = Callable[[Callable[[], None], Callable[[None], None]], None]
@@ -186,7 +186,7 @@ class LiveSettings:
         """Collect the values that differ from their defaults, with the method in force and its settings."""
         dialogue, settings = self._dialogue, self.settings
         chosen = replace(self.layers, makers={}).values()
-        values = chat_part({key: value for key, value in chosen.items() if split(key)[0] != "methods"})
+        values = {key: value for key, value in chosen.items() if is_chat_key(split(key)) and split(key)[0] != "methods"}
         values |= {"method": dialogue.switching or dialogue.method}
         for key, value in dialogue.settings.get(values["method"], {}).items():
             whole = join(("methods", values["method"], key))

@@ -131,21 +131,6 @@ def test_a_switch_that_comes_too_late_counts_for_the_next_answer(dialogue: Dialo
     assert notices(dialogue) == []
 
 
-def test_switching_when_idle_skips_what_cannot_run(engine: Any, dialogue: Dialogue) -> None:
-    dialogue.methods = known_methods()
-    dialogue.unavailable = dict.fromkeys(
-        ("draft", "tree", "eagle", "medusa", "dflash", "mtp", "pard"), "It needs a draft model."
-    )
-    passed = [dialogue.next_method() for _ in range(6)]
-    assert passed == ["early-exit", "fusion", "auto", "greedy", "lookup", "early-exit"]
-    assert dialogue.method == "early-exit"
-    assert not any(isinstance(command, Switch) for command in engine.sent)
-    dialogue.switch("recompute")
-    assert dialogue.next_method() == "greedy"
-    dialogue.unavailable = {name: "This model verifies no drafts." for name in known_methods() if name != "greedy"}
-    assert dialogue.next_method() is None
-
-
 def test_a_load_that_fails(engine: Any, dialogue: Dialogue) -> None:
     dialogue.load_model("nowhere/model")
     assert isinstance(engine.sent[-1], Load)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -100,18 +99,6 @@ def keeping(make_chat: Make) -> Any:
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-
-
-@pytest.mark.filterwarnings("error")
-async def test_a_command_that_ran_is_no_draft(make_chat: Make, data: None) -> None:
-    first = keeping(make_chat)
-    async with first.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        first.chat_screen.input.put("/quit")
-        await pilot.press("enter")
-    gc.collect()  # a coroutine that nobody has waited for is told here
-    assert first.last_words == ""
-    assert Drafts().take_over() == []
 
 
 @pytest.mark.parametrize("writable", [True, False])
