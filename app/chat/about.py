@@ -112,11 +112,9 @@ class SavableChat(Protocol):
     """A chat that can be saved."""
 
     @property
-    def transcript(self) -> Transcript:
-        """The chat's entries."""
+    def transcript(self) -> Transcript: ...
 
-    def about(self) -> About:
-        """Return the chat's model and settings."""
+    def about(self) -> About: ...
 
 
 def public(info: ModelInfo) -> dict[str, Any]:

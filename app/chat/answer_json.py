@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ...engine.catalog import Totals
 from .entries import TELLING_STEPS, Answer
 
 JsonFields = dict[str, Any]
@@ -50,7 +49,16 @@ def answer_json(answer: Answer) -> JsonFields:
         "plain_seconds": plain or None,
         "speedup": figures.speedup or None,
         "busy": figures.contended,
-        "by_method": {name: _method_figures(share, plain) for name, share in answer.by_method.items()},
+        "by_method": {
+            name: {
+                "tokens": part.tokens,
+                "tokens_per_step": part.tokens_per_step,
+                "alpha": part.alpha if part.drafted else None,
+                "speedup": (part.speedup(plain) or None) if part.timed >= TELLING_STEPS else None,
+                "tokens_per_second": part.tokens_per_second or None,
+            }
+            for name, part in answer.by_method.items()
+        },
         "finish_reason": answer.reason or "",
         "text": answer.text,
     }
@@ -69,13 +77,3 @@ def answer_json(answer: Answer) -> JsonFields:
             "doubt": figures.doubt,
         }
     return out
-
-
-def _method_figures(totals: Totals, plain: float) -> JsonFields:
-    return {
-        "tokens": totals.tokens,
-        "tokens_per_step": totals.tokens_per_step,
-        "alpha": totals.alpha if totals.drafted else None,
-        "speedup": (totals.speedup(plain) or None) if totals.timed >= TELLING_STEPS else None,
-        "tokens_per_second": totals.tokens_per_second or None,
-    }

@@ -33,19 +33,15 @@ Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"
 
 
 class Engine(Protocol):
-    """The part of the engine's client that a dialogue uses."""
+    """The part of the engine's client that a dialogue uses: `drain` returns the events since the last call."""
 
-    def drain(self) -> list[Event]:
-        """Return the events since the last call."""
+    def drain(self) -> list[Event]: ...
 
-    def send(self, command: Command) -> None:
-        """Send a command."""
+    def send(self, command: Command) -> None: ...
 
-    def next_id(self) -> int:
-        """Return a fresh id for a command."""
+    def next_id(self) -> int: ...
 
-    def load(self, selection: ModelSelection) -> int:
-        """Load a model; returns the command's id."""
+    def load(self, selection: ModelSelection) -> int: ...
 
 
 class Busy(UserError):
@@ -89,10 +85,6 @@ class Answering:
     """A method that the user switched to and the engine has not confirmed yet."""
     method_after: str | None = None
     """The method to return to after the answer."""
-
-    @property
-    def stoppable(self) -> bool:
-        return self.phase != "stopping"
 
 
 @dataclass(slots=True)
@@ -175,7 +167,7 @@ class Dialogue:
     @property
     def _writing(self) -> Answering | None:
         """The state of an answer that can be stopped, paused and switched."""
-        return self.state if isinstance(self.state, Answering) and self.state.stoppable else None
+        return self.state if isinstance(self.state, Answering) and self.state.phase != "stopping" else None
 
     def must_be_idle(self, to: str, *, may_wait: bool = False) -> None:
         """Raise an error if an answer is being written, or (unless it `may_wait`) a message waits.
@@ -465,7 +457,7 @@ class Dialogue:
             match event:
                 case messages.Started():
                     answer.pieces = self.pieces
-                    if state.stoppable:  # else the user may have chosen another method for the next answer
+                    if state.phase != "stopping":  # else the user may have chosen another method for the next answer
                         self.method = event.method
                 case messages.Prefilling() if state.phase == "writing" and event.done < event.total:
                     self.state = replace(state, phase="prefill")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ...engine.catalog import Share
 from ...engine.messages import StepRecord
@@ -112,14 +113,9 @@ class Pieces:
     """Token id → its text. A vocabulary of 150,000 takes about 2 MB: one string and an array of offsets."""
 
     def __init__(self, pieces: Iterable[str] = ()) -> None:
-        self._ends = array("I")
-        parts = []
-        length = 0
-        for piece in pieces:
-            parts.append(piece)
-            length += len(piece)
-            self._ends.append(length)
-        self._text = "".join(parts)
+        texts = list(pieces)
+        self._ends = array("I", accumulate(map(len, texts)))
+        self._text = "".join(texts)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -135,10 +131,7 @@ class Pieces:
 
     def text(self, token: int) -> str:
         """Return the text, safe to show on one line: line breaks and tabs as symbols, spaces as they are; `⟨id⟩` if unknown."""
-        raw = self.raw(token)
-        if not raw:
-            return f"⟨{token}⟩"
-        return sanitise(raw).replace("\n", "⏎").replace("\t", "⇥")
+        return sanitise(self.raw(token)).replace("\n", "⏎").replace("\t", "⇥") or f"⟨{token}⟩"
 
 
 class SomePieces(Pieces):

@@ -10,5 +10,4 @@ notices: list[str] = []
 
 def take_notices() -> list[str]:
     """Return the notices that have not been shown, once each."""
-    count = len(notices)
-    return [notices.pop(0) for _ in range(count)]
+    return [notices.pop(0) for _ in range(len(notices))]

@@ -28,11 +28,8 @@ from .store import Store, searchable, stored, trouble
 BEFORE, AFTER = 40, 160
 """Characters of an excerpt before the match, and from its start on."""
 
-MOST_WORDS = 24
-"""Most words of a query that are searched for."""
-
-MOST_TRIGRAMS = 24
-"""Most trigrams of a query that the index is asked for; more would exclude nothing else."""
+MOST = 24
+"""Most words of a query that are searched for, and trigrams that the index is asked for; more would exclude nothing else."""
 
 _COLUMNS = "chats.id, title, created, changed, model, answers, deleted_at"
 _ENTRIES = f"""SELECT entries.id, entries.text, {_COLUMNS} FROM words CROSS JOIN entries ON entries.id = words.rowid
@@ -109,7 +106,7 @@ class Chats:
         """Find the chats with all the words of `text` in one prompt, answer or title, newest first. Words are compared as
         `searchable` has them, a part of one is enough, and words in double quotes belong together."""
         words = [searchable(quoted or word) for quoted, word in _WORDS.findall(text)]
-        words = [word for word in words if word.strip()][:MOST_WORDS]
+        words = [word for word in words if word.strip()][:MOST]
         if not words:
             return []
         hits: dict[int, ChatHit] = {}
@@ -117,7 +114,7 @@ class Chats:
             for row in self._rows(f"named AND {_NEWEST}"):
                 if len(hits) < limit and all(word in folded(row.title) for word in words):
                     hits[row.id] = ChatHit(row, _excerpt(row.title, words[0]))
-            trigrams = [word[i : i + 3].replace('"', '""') for word in words for i in range(len(word) - 2)][:MOST_TRIGRAMS]
+            trigrams = [word[i : i + 3].replace('"', '""') for word in words for i in range(len(word) - 2)][:MOST]
             # Without a trigram, all texts are looked through, the newest first.
             match = [" AND ".join(f'"{trigram}"' for trigram in trigrams)] if trigrams else []
             query = _ENTRIES.format("words MATCH ? AND " * len(match) + "instr(words.text, ?) AND " * len(words))
@@ -203,30 +200,20 @@ class Chats:
         Raises:
             UserError: it is empty, or there is no such chat.
         """
-        short = clean_title(title)
-        self.row(id)
-        with self.store.transaction() as db:
-            db.execute("UPDATE chats SET title = ?, named = 1 WHERE id = ?", (stored(short), id))
+        self._change(id, "title = ?, named = 1", stored(clean_title(title)))
 
     def delete(self, id: int) -> None:
-        """Delete a chat; `undelete` brings it back for 30 days.
-
-        Raises:
-            UserError: there is no such chat.
-        """
-        self.row(id)
-        with self.store.transaction() as db:
-            db.execute("UPDATE chats SET deleted_at = ? WHERE id = ? AND deleted_at IS NULL", (time(), id))
+        """Delete a chat; `undelete` brings it back for 30 days. Raises a UserError as `row`."""
+        self._change(id, "deleted_at = coalesce(deleted_at, ?)", time())
 
     def undelete(self, id: int) -> None:
-        """Bring a deleted chat back.
+        """Bring a deleted chat back. Raises a UserError as `row`."""
+        self._change(id, "deleted_at = NULL")
 
-        Raises:
-            UserError: there is no such chat.
-        """
+    def _change(self, id: int, change: str, *values: object) -> None:
         self.row(id)
         with self.store.transaction() as db:
-            db.execute("UPDATE chats SET deleted_at = NULL WHERE id = ?", (id,))
+            db.execute(f"UPDATE chats SET {change} WHERE id = ?", (*values, id))
 
     def deleted(self) -> list[ChatRow]:
         """List the chats that can be brought back, the last deleted one first."""
@@ -268,13 +255,9 @@ def _excerpt(text: str, word: str) -> tuple[str, str, str]:
     """Return the text around the first match of a word, on one line."""
     start, end = next(find_all(text, word), (0, 0))
     end = min(end, start + AFTER)
-    before, after = text[max(0, start - BEFORE) : start], text[end : start + AFTER]
-    lead = "…" if start > BEFORE else ""
-    return lead + _squeezed(before).lstrip(), _squeezed(text[start:end]), _squeezed(after).rstrip()
-
-
-def _squeezed(text: str) -> str:
-    return re.sub(r"\s+", " ", sanitise(text))
+    parts = (text[max(0, start - BEFORE) : start], text[start:end], text[end : start + AFTER])
+    before, match, after = (re.sub(r"\s+", " ", sanitise(part)) for part in parts)
+    return "…" * (start > BEFORE) + before.lstrip(), match, after.rstrip()
 
 
 def chat_settings(opened: OpenedChat) -> dict[str, Any]:

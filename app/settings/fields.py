@@ -108,11 +108,6 @@ NESTED = ("methods", "models", "presets", "servers")
 """Tables of tables."""
 
 
-def _check_address(url: str) -> str:
-    parse_url(url)
-    return url
-
-
 server = partial(option, "", secret=True, pattern=r"(?s).*\S.*")
 
 
@@ -120,7 +115,7 @@ server = partial(option, "", secret=True, pattern=r"(?s).*\S.*")
 class ServerOptions:
     """Settings of a server. No error message has a value: it may be a key that was written there by mistake."""
 
-    url: str = server("Address of the server, like http://localhost:8080.", check=_check_address)
+    url: str = server("Address of the server, like http://localhost:8080.", check=lambda url: parse_url(url) and url)
     model: str = server("Which of its models to ask for; by default its first one.")
     key_env: str = option(
         "",
