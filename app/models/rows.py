@@ -44,7 +44,7 @@ class ModelRow:
     """A row of the list of models. Its texts are safe to draw already."""
 
     key: object
-    """Identity of what it shows; None for a heading, which the cursor skips."""
+    """Identity of its subject; None for a heading, which the cursor skips."""
     title: str
     mark: tuple[str, str] = ("", "")
     """A sign before the title, and its style."""
@@ -58,9 +58,9 @@ class ModelRow:
     """A sentence in place of the columns except size and parameters; cut where it is too long."""
     faint: bool = False
     item: FoundModel | Offer | Download | str | None = None
-    """What it shows; of a server's model the name that loads it."""
+    """The subject of the row: for a server's model the name that loads it."""
     verb: str = ""
-    """What enter does; empty if nothing."""
+    """Action of enter; empty if there is none."""
 
     @property
     def heading(self) -> bool:

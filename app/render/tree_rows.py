@@ -219,8 +219,8 @@ class _Layout:
     def path_rows(self, height: int) -> list[TreeRow]:
         """Lay out the accepted path alone, with the number of all other nodes."""
         path = self._trunk(self.tree.path[1:])[: height - 3]
-        shown = 1 + sum(len(row.nodes) for row in path)
-        return [self._root(), *path, *self._fold(len(self.tree.tokens) - shown), self._end()]
+        drawn = 1 + sum(len(row.nodes) for row in path)
+        return [self._root(), *path, *self._fold(len(self.tree.tokens) - drawn), self._end()]
 
     def _root(self) -> TreeRow:
         return TreeRow((Span("● ", "trunk"), Span(fit(self._text(0), self.cells - 2), "pending")), nodes=(0,))
