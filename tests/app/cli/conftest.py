@@ -12,6 +12,8 @@ import pytest
 from specchat.app.cli import main as cli
 from specchat.engine.client import EngineClient
 
+from ...fakes.engines import wait_until
+
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -37,6 +39,10 @@ class LastingEngine(EngineClient):
 @pytest.fixture(scope="session")
 def lasting_engine() -> Iterator[LastingEngine]:
     client = LastingEngine()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        client.start()
+        wait_until(lambda: client.pid)
     yield client
     client.end()
 

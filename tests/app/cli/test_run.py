@@ -359,8 +359,7 @@ def test_a_second_ctrl_c_ends_even_a_stuck_engine(model: str) -> None:
     assert not psutil.pid_exists(engine)
 
 
-def test_the_built_in_model_answers(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_the_built_in_model_answers(call: Call) -> None:
     code, out, err = call("Hello", "--max-tokens", "12", "--json", "--threads", "1")
     assert (code, err) == (0, "")
     data = json.loads(out)
