@@ -61,8 +61,8 @@ class SecondaryModels:
         for key, entry in {entry.key: entry for entry in entries if entry.key}.items():
             if key in self._models and self._models[key].state in ("loading", "ready"):
                 continue
-            own = {name: getattr(ModelSelection(), name) for name in LOADED_WITH} | {"backend": entry.backend or "auto"}
-            selection = replace(chat, **own, model=entry.model or chat.model)
+            defaults = {name: getattr(ModelSelection(), name) for name in LOADED_WITH} | {"backend": entry.backend or "auto"}
+            selection = replace(chat, **defaults, model=entry.model or chat.model)
             model = self._models[key] = SecondaryModel(key, self._next_id())
             lanes = sum(other.key == key for other in entries)
             engine.send(LoadSecondary(model.id, key, selection, lanes))
@@ -77,10 +77,6 @@ class SecondaryModels:
             if model.state == "loading":
                 self._dialogue.engine.send(Cancel(model.id))
             self._dialogue.engine.send(UnloadSecondary(model.key))
-        self._models.clear()
-
-    def forget(self) -> None:
-        """Drop all of them after the engine's end."""
         self._models.clear()
 
     @property

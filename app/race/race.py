@@ -120,7 +120,7 @@ class Race:
         # New lanes, with empty caches and pools: a drafter that has seen the answer before would only repeat it.
         self._clear_rounds()
         for i, racer in enumerate(self.racers):
-            self._close(racer)
+            self.dialogue.engine.send(CloseLane(racer.lane))
             self.racers[i] = self._racer(racer.entry, racer.lane)
         self.paused = False
         self.slowed = self.pace > 0
@@ -157,7 +157,7 @@ class Race:
         """Cancel what runs, and free the lanes and all models but the chat's."""
         self._repeats = []
         for racer in self.racers:
-            self._close(racer)
+            self.dialogue.engine.send(CloseLane(racer.lane))
             if not racer.done:
                 racer.answer.finish("cancelled")
         self.models.close()
@@ -181,9 +181,6 @@ class Race:
                 **generate_fields(request),
             )
         )
-
-    def _close(self, racer: Racer) -> None:
-        self.dialogue.engine.send(CloseLane(racer.lane))
 
     # Rounds
 
@@ -227,7 +224,7 @@ class Race:
         if tied > equal and not last:
             self._repeats = [self._racer(racer.entry, racer.lane) for racer in self.racers]
             for racer in self._repeats:
-                self._close(racer)
+                self.dialogue.engine.send(CloseLane(racer.lane))
                 self._run(racer)
             return
         for lane, racer in enumerate(self.racers):
@@ -429,5 +426,5 @@ class Race:
             if not racer.done:
                 racer.take(event)
         self._repeats = []
-        self.models.forget()
+        self.models = SecondaryModels(self.dialogue, self._ids)  # the engine took them with it
         self.loading = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..chat.compare import Mark
 from ..chat.entries import Answer
@@ -18,7 +17,7 @@ class RaceLane:
     """One lane's part in a race."""
 
     method: str
-    settings: dict[str, Any]
+    settings: dict[str, object]
     answer: Answer
     """The answer step by step, with its label, its figures and its finish reason."""
     model: str = ""
@@ -28,7 +27,7 @@ class RaceLane:
     """Index of the first token that differs from the first lane's; None if none does."""
     gap: float | None = None
     """Gap between the two tokens there (logits; with a temperature noisy scores); None if not measured."""
-    info: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, object] = field(default_factory=dict)
     """The engine's description of its model if it is not the race's."""
 
     @property
@@ -49,9 +48,9 @@ class RaceRecord:
     prompt: str
     model: str
     lanes: list[RaceLane]
-    sampling: dict[str, Any] = field(default_factory=dict)
+    sampling: dict[str, object] = field(default_factory=dict)
     """The fields of `backends.base.Sampling`; empty for greedy."""
-    info: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, object] = field(default_factory=dict)
     """The engine's description of the model."""
     saved: str = ""
     """Local time of the record with its offset, ISO 8601."""

@@ -6,21 +6,17 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from ...engine.options import AnswerOptions
 from ...errors import UserError
 from ...option import declared_options
 from ..chat.dialogue import Dialogue
-from ..settings.fields import Settings, checked, is_chat_key
+from ..settings.fields import Settings, Values, checked, is_chat_key
 from ..settings.precedence import Layers, layers_of, recommended, save
 from ..settings.toml import join, split
 
 InThread = Callable[[Callable[[], None], Callable[[None], None]], None]
 """Calls work in a thread, then a function with its result; a UserError becomes a notice."""
-
-Values = Mapping[str, Any]
-"""Dotted key → value, as in the file."""
 
 
 class LiveSettings:
@@ -246,5 +242,5 @@ class LiveSettings:
                 raise UserError(f"Not saved for the next chat: {error}") from None
 
 
-def _without(values: Values, keys: Collection[str]) -> dict[str, Any]:
+def _without(values: Values, keys: Collection[str]) -> Values:
     return {key: value for key, value in values.items() if key not in keys}

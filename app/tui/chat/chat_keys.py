@@ -27,10 +27,6 @@ ALWAYS = (("leader", ""), ("help", ""), ("quit", ""))
 """Keys at the end of each context."""
 
 
-def tour_keys(box: PromptInput) -> KeyContext:
-    return KeyContext("The tour", hints(("cancel", "end the tour"), *ALWAYS), box)
-
-
 def chat_keys(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, editing: bool, offer: bool) -> KeyContext:
     """Choose the keys that matter for the user's current task."""
     if view.cursor.active:

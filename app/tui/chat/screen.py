@@ -36,10 +36,10 @@ from ..composer.box import ASK, BEGIN, PromptInput
 from ..composer.completion import Completion
 from ..composer.starters import TOUR, Starter
 from ..host import Host
-from ..keys import KeyBar, KeyContext, bindings_of
+from ..keys import KeyBar, KeyContext, bindings_of, hints
 from ..tour import Caption, TourStart
 from ..transcript.view import TranscriptView
-from .chat_keys import TranscriptKeys, chat_keys, tour_keys
+from .chat_keys import ALWAYS, TranscriptKeys, chat_keys
 from .side_panel import PAGES, SidePanel
 from .widgets import ChatHeader, Inspector, StatusLine, Welcome
 
@@ -162,7 +162,7 @@ class ChatScreen(Screen[None]):
     @property
     def key_context(self) -> KeyContext:
         if self.query_one(Caption).display:
-            return tour_keys(self.input)
+            return KeyContext("The tour", hints(("cancel", "end the tour"), *ALWAYS), self.input)
         offer = self._tour == "offer" and bool(self.query_one(Welcome).display)
         return chat_keys(self.dialogue, self.input, self.view, editing=self._message_edit.active, offer=offer)
 

@@ -66,10 +66,6 @@ class Column(NamedTuple):
     def cells(self) -> int:
         return max(len(self.caption), *map(width, self.texts))
 
-    def part(self, row: int) -> tuple[str, str]:
-        """Align a row's text, with its style."""
-        return " " * (2 + self.cells - width(self.texts[row])) + self.texts[row], self.style
-
 
 class PhotoFinish(Widget):
     """The chart of the results."""
@@ -125,20 +121,15 @@ class PhotoFinish(Widget):
         lines = [Content.styled(fit(captions, room), "$quiet")]
         for i, row in enumerate(rows):
             label, (mark, style) = fit(row.name, name), marks[i]
-            lines.append(
-                Content.assemble(
-                    (f"{PLACES[row.place - 1] if row.place else '–':<4}", "bold $success" if row.place == 1 else "$quiet"),
-                    (f" {row.number} ", BADGE),
-                    (f" {label}{' ' * (name - width(label))} ", "bold $foreground"),
-                    (f"{eighths(lengths[i], bar):<{bar}}", f"${bar_name(row.tokens_per_step)}"),
-                    (" ", ""),
-                    *(
-                        (" " * (2 + column.cells - width(column.texts[i])) + column.texts[i], column.style)
-                        for column in columns
-                    ),
-                    ("  " + (fit(mark, words) if words > 1 else mark[:1]), style),
-                ).truncate(room)
-            )
+            parts = [
+                (f"{PLACES[row.place - 1] if row.place else '–':<4}", "bold $success" if row.place == 1 else "$quiet"),
+                (f" {row.number} ", BADGE),
+                (f" {label}{' ' * (name - width(label))} ", "bold $foreground"),
+                (f"{eighths(lengths[i], bar):<{bar}} ", f"${bar_name(row.tokens_per_step)}"),
+            ]
+            parts += [(" " * (2 + column.cells - width(column.texts[i])) + column.texts[i], column.style) for column in columns]
+            parts.append(("  " + (fit(mark, words) if words > 1 else mark[:1]), style))
+            lines.append(Content.assemble(*parts).truncate(room))
         return lines
 
     def _columns(self) -> list[Column]:
