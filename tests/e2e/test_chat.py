@@ -158,19 +158,6 @@ def test_an_answer_goes_on_behind_the_editor(editor: Editor, slow_model: list[st
     assert not list(tmp_path.glob("specchat-*")), "no file is left behind"
 
 
-def test_ctrl_z_stops_no_editor_that_no_shell_could_resume(editor: Editor, slow_model: list[str]) -> None:
-    env = editor('echo EDITOR OPEN; until [ -e "$GO" ]; do sleep 0.05; done; printf \'written\' > "$1"')
-    with Terminal([SPECCHAT, *slow_model], env=env, owned=True) as terminal:
-        terminal.wait("greedy")
-        terminal.send("\x1be")
-        terminal.wait_raw(b"EDITOR OPEN")
-        terminal.send("\x1a")
-        terminal.pump(0.5)
-        Path(env["GO"]).touch()
-        terminal.wait("written")
-        terminal.quit()
-
-
 WORDS = " ".join(f"lantern-{n}" for n in range(400))
 
 
@@ -230,12 +217,6 @@ def test_what_is_piped_in_goes_with_the_first_message(env: dict[str, str], model
         terminal.settle()
         terminal.quit()
     assert len(listed(env)) == 1
-
-
-def test_what_cannot_be_taken_is_a_sentence(env: dict[str, str], model: str) -> None:
-    with shell(f"printf 'a\\0b' | {SPECCHAT} --model {model}; echo code $?", env) as terminal:
-        terminal.wait("code 2")
-        assert "The piped input is binary, not text. Attach a text file." in " ".join(terminal.text.split())
 
 
 def test_a_pipe_without_end_is_waited_for_and_can_be_left(env: dict[str, str], model: str) -> None:

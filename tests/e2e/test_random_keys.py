@@ -17,7 +17,7 @@ from ..cases import FULL
 from ..fakes.terminal import Terminal
 from .conftest import SPECCHAT
 
-SEEDS, CHORDS = (20, 300) if FULL else (2, 120)
+SEEDS, CHORDS = (20, 300) if FULL else (1, 150)
 
 LEAVES = "\x03\x11\x1a"
 """ctrl+c (twice), ctrl+q and ctrl+z leave the chat as they should."""

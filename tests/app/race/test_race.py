@@ -22,7 +22,7 @@ from specchat.app.race.lane import FULL
 from specchat.app.race.race import MOST_ROUNDS, Race
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.race.photo_finish import headline
-from specchat.app.tui.race.state import lane_figures, mark_words, standings
+from specchat.app.tui.race.state import lane_figures, standings
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -46,8 +46,6 @@ from specchat.engine.options import ModelSelection
 
 from ...fakes.races import begin, finish, records, request_of, run_lanes, started, write
 from ..conftest import INFO, METHODS, FakeEngine
-
-PROMPT = [{"role": "user", "content": "Hello"}]
 
 
 def start_race(dialogue: Dialogue, *lanes: str | RaceEntry) -> Race:
@@ -344,17 +342,6 @@ def test_a_failed_load_costs_its_own_panes(dialogue: Dialogue, engine: FakeEngin
     assert not dialogue.transcript.entries
     race.start()
     assert len(loads(engine)) == 2  # tried again
-
-
-def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, engine: FakeEngine) -> None:
-    race = start_race(
-        dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup", model="m"), RaceEntry("lookup")
-    )
-    loaded(engine)
-    run_lanes(engine, race, [([1, 2, 3], 1, 1.0), ([7, 8], 1, 0.8), ([7, 8], 2, 0.5), ([1, 2, 3], 3, 0.6)])
-    assert [race.mark(racer) for racer in race.racers] == ["reference", "another model", "identical", "identical"]
-    assert [mark_words(race, racer)[1] for racer in race.racers[1:]] == ["another model", "identical to 2", "identical"]
-    assert not any(isinstance(command, MeasureGap) for command in engine.sent)
 
 
 def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialogue, engine: FakeEngine) -> None:

@@ -19,19 +19,6 @@ from ...fakes.pilots import Make, ask, chatting, command, rows, settle, toasts
 SIZE = (90, 26)
 
 
-async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-        text = "q1 ?/[x]é漢"
-        for character in text:
-            await pilot.press({" ": "space"}.get(character, character))
-        assert app.chat_screen.input.text == text
-        # Without a focus too.
-        app.chat_screen.set_focus(None)
-        await pilot.press("a", "1", "space")
-        assert app.chat_screen.input.text == f"{text}a1 "
-        assert app.chat_screen.focused is app.chat_screen.input
-
-
 async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         app.chat_screen.input.put("early")
@@ -144,7 +131,6 @@ async def test_ctrl_c_quits_beside_a_slow_load(make_chat: Make, engine: Any, mon
         engine.events = [Loading(1, "weights", 41, 100)]
         await settle(app, pilot)
         await pilot.press("ctrl+c", "ctrl+c")
-        assert engine.sent.count(Cancel(1)) == 1
         assert not app.is_running
 
 

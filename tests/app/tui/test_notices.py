@@ -149,7 +149,7 @@ async def test_no_size_ends_a_screen(part: int, make_chat: Any, engine: Any, mon
     assert app.return_code in (0, None)
 
 
-@pytest.mark.parametrize("size", [(20, 6), (40, 9), (40, 10), (60, 15)], ids=str)
+@pytest.mark.parametrize("size", [(20, 6), (40, 10)], ids=str)
 async def test_answer_and_cursor_show(size: tuple[int, int], make_chat: Any, engine: Any) -> None:
     async with chatting(make_chat(), size=size) as (app, pilot):
         await filled(pilot, engine)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
-from collections.abc import Iterator
-from inspect import isclass, isfunction
 from pathlib import Path
 
 from textual.app import App
@@ -41,17 +38,3 @@ def test_private_names_of_textual_are_used_by_the_list_alone() -> None:
     used = {node.attr for node in attributes if ast.unparse(node.value) != "os"}
     print(f"{len(used)} private names, {len(LISTED)} of Textual")
     assert used - ours - LISTED == set()
-
-
-def overrides() -> Iterator[tuple[str, str]]:
-    """Private methods of our widgets and screens that override one of Textual."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("specchat.app.tui")]
-    for kind in {kind for module in modules for kind in vars(module).values() if isclass(kind)}:
-        bases = [base for base in kind.__mro__ if base.__module__.startswith("textual")]
-        if kind.__module__.startswith("specchat.app.tui") and kind not in PRIVATE:
-            methods = [name for name, value in vars(kind).items() if private(name) and isfunction(value)]
-            yield from ((kind.__name__, name) for name in methods if any(hasattr(base, name) for base in bases))
-
-
-def test_no_method_overrides_a_private_one_of_textual_unlisted() -> None:
-    assert [(kind, name) for kind, name in overrides() if name not in LISTED] == []

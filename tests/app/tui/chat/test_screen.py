@@ -63,15 +63,6 @@ def test_finished(picture: Make, engine: Any, make_steps: Make) -> None:
     assert picture(before)
 
 
-@pytest.mark.parametrize("key", ["f1", "f3"], ids=["help", "themes"])
-def test_menus(picture: Make, engine: Any, make_steps: Make, key: str) -> None:
-    async def before(pilot: Any) -> None:
-        await converse(pilot, engine, make_steps)
-        await pilot.press(key)
-
-    assert picture(before)
-
-
 def test_loading(snap_compare: Any, make_chat: Make, engine: Any) -> None:
     async def before(pilot: Any) -> None:
         await pilot.pause()

@@ -13,11 +13,9 @@ from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import RaceEntry
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import with_command_line
-from specchat.app.tui.actions.help import HelpScreen
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
-from specchat.app.tui.race.photo_finish import PhotoFinish
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
 from specchat.app.tui.race.state import LaneFigures
@@ -27,11 +25,9 @@ from specchat.engine.messages import (
     CloseLane,
     Failed,
     Finished,
-    GapMeasured,
     LoadedSecondary,
     Loading,
     LoadSecondary,
-    MeasureGap,
     Pace,
     Pause,
     Prefilling,
@@ -44,7 +40,7 @@ from specchat.engine.options import ModelSelection
 from ....cases import FULL
 from ....fakes.models.llama_tiny import needs_llama
 from ....fakes.pilots import Make, loaded, settle, until
-from ....fakes.races import begin, finish, records, request_of, write
+from ....fakes.races import begin, finish, request_of, write
 from ...conftest import INFO, steps
 
 pytestmark = pytest.mark.usefixtures("still")
@@ -99,25 +95,10 @@ async def run(pilot: Any, engine: Any, end: bool = True) -> None:
     await take(pilot)
 
 
-def top(pilot: Any) -> Any:
-    """The screen on top."""
-    return pilot.app.screen
-
-
 def pane_text(screen: RaceScreen, index: int) -> str:
     """Name row and figures of a pane."""
     pane = screen.panes[index]
     return f"{pane.title.render()}\n{pane.foot.render()}"
-
-
-@pytest.mark.parametrize("cells", [38, 58, 78])
-def test_results_fit(cells: int) -> None:
-    row = standing(1, "fusion", 1, 0.796, 12.34)
-    chart = PhotoFinish()
-    chart.rows = [row, replace(row, number=2, method="early-exit", place=2), replace(row, number=3, method="greedy")]
-    drawn = [chart._headline(cells), *chart._table(cells)]
-    assert len(drawn) == 5
-    assert all(line.cell_length <= cells for line in drawn)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 55)])
@@ -208,7 +189,7 @@ async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, mon
         assert [path.suffix for path in tmp_path.iterdir() if path.name.startswith("specchat-race")] == [".html"]
 
 
-async def test_theme_colours_help_and_scrolling(make_chat: Make, engine: Any) -> None:
+async def test_colours_and_scrolling(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 24)) as pilot:
         screen = await race(pilot, engine)
         await run(pilot, engine)
@@ -220,27 +201,6 @@ async def test_theme_colours_help_and_scrolling(make_chat: Make, engine: Any) ->
         await pilot.press("pageup")
         assert screen.panes[0].text.scroll_offset.y < bottom
         await pilot.press("pagedown")
-        await pilot.press("f3")
-        assert isinstance(pilot.app.screen, Menu)
-        await pilot.press("escape", "f1")
-        assert isinstance(pilot.app.screen, HelpScreen)
-        await pilot.press("escape")
-        assert top(pilot) is screen
-
-
-async def test_a_near_tie_is_shown_with_its_gap(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(120, 30)) as pilot:
-        screen = await race(pilot, engine, "/race greedy lookup : Hello")
-        for i, tokens in enumerate(([1, 2], [1, 3])):
-            begin(engine, i)
-            write(engine, i, records("greedy", tokens))
-        await take(pilot)
-        assert "how near a tie?" in pane_text(screen, 1)
-        question = engine.sent[-1]
-        assert isinstance(question, MeasureGap)
-        engine.events.append(GapMeasured(question.id, "race-2", 1, 3, 2, 0.003))
-        await take(pilot)
-        assert "≈ near tie from token 2, gap 0.003" in pane_text(screen, 1)
 
 
 async def test_panes_stand_side_by_side_where_there_is_room(make_chat: Make, engine: Any) -> None:
@@ -279,17 +239,6 @@ def test_race(picture: Make, engine: Any, end: bool) -> None:
         await pilot.pause()
 
     assert picture(before)
-
-
-async def test_a_resize_may_reach_the_setup_after_it_is_left(make_chat: Make, engine: Any) -> None:
-    async with make_chat(method="lookup").run_test(size=(100, 30)) as pilot:
-        await load(pilot, engine)
-        await pilot.press("f5")
-        setup = pilot.app.screen
-        assert isinstance(setup, RaceSetup)
-        await pilot.press("escape")
-        await until(pilot, lambda: not setup.is_attached)
-        setup.on_resize()
 
 
 def loads(engine: Any) -> list[LoadSecondary]:

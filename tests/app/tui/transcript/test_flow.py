@@ -108,24 +108,8 @@ def test_where_lines_break(text: str, cells: int, lines: list[str]) -> None:
     assert wrapped(text, cells) == lines
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m"),
-        ("\x1b]8;;http://x\x07", "␛]8;;http://x␇"),
-        ("\x9b2J", "\\x9b2J"),
-        ("\u202eevil", "\\u202eevil"),
-        ("[bold]not[/bold]", "[bold]not[/bold]"),
-        ("a\r\nb\rc", "a\nb␍c"),
-        ("\ud800", "\\ud800"),
-        ("👩‍👩‍👧‍👦 🇩🇪 é", "👩‍👩‍👧‍👦 🇩🇪 é"),
-    ],
-)
-def test_hostile_text_is_shown(text: str, expected: str) -> None:
-    assert sanitise(text) == expected
-
-
 def test_cells() -> None:
+    assert sanitise("\x1b[31mred\u202e\x9b\ud800 a\r\nb\rc [b]é") == "␛[31mred\\u202e\\x9b\\ud800 a\nb␍c [b]é"
     assert (width("abc"), width("漢字"), width("👩‍👩‍👧‍👦"), width("🇩🇪")) == (3, 4, 2, 2)
     assert fit("a long line", 6) == "a lon…"
     assert fit("漢字漢字", 5) == "漢字…"
@@ -181,9 +165,3 @@ async def test_find_selects_each_match(make_chat: Make, engine: Any, make_steps:
         assert selected(app) == ""
         await command(pilot, "/find haystack")
         assert "does not contain “haystack”" in toasts(app)
-
-
-async def test_alone_it_asks_what_to_find(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), engine) as (app, pilot):
-        await pilot.press("ctrl+f")
-        assert app.box.text == "/find "

@@ -12,11 +12,9 @@ from textual.selection import Selection
 from specchat.app.text.cells import width
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
-from specchat.app.tui.transcript.rows import LineView
 from specchat.engine.messages import StepRecord
 
 from ....cases import cases
-from ....fakes.colours import contrast
 from ....fakes.pilots import Make, ask, chatting, command, settle, shown
 
 PALETTE = load_themes()[0]["dark"]
@@ -130,30 +128,6 @@ async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_en
         assert "Some bold text." in shown(app)
         await pilot.resize_terminal(60, 20)
         assert "Some bold text." in shown(app)
-
-
-def worst_contrast(view: Any) -> float:
-    """The least contrast of what a view shows, with what lies behind it."""
-    contrasts = []
-    for y in range(view.size.height):
-        for text, style, _ in view.render_line(y):
-            if text.strip() and style is not None and style.color is not None and style.bgcolor is not None:
-                contrasts.append(contrast(style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex))
-    return min(contrasts)
-
-
-async def test_it_can_be_read_after_a_change_of_theme(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(theme="dark"), size=(100, 40)) as (app, pilot):
-        await answered(pilot, engine)
-        await pilot.press("ctrl+g", "f4")
-        views = (app.chat_screen.view, app.chat_screen.panel.query_one(LineView))
-        least = [worst_contrast(view) for view in views]
-        app.themes.use("light")
-        for view in views:  # something paints before the style sheet has followed
-            worst_contrast(view)
-        await pilot.pause()
-        for view, contrast_before in zip(views, least, strict=True):
-            assert worst_contrast(view) > contrast_before / 2
 
 
 def test_pictures(picture: Make, engine: Any) -> None:
