@@ -126,10 +126,6 @@ class ModelInfo:
     active: float = 1.0
     """Share of a mixture's experts that a token is sent to."""
 
-    weights: int = 0
-    """Numbers that a token is multiplied by: no tables that are looked up, and of a mixture's experts the chosen ones; 0 if not
-    known."""
-
     sampling: Mapping[str, float] = field(default_factory=dict)
     """Sampling that the model's makers recommend: settings that are not at their defaults, by name."""
 
@@ -144,13 +140,6 @@ class ModelInfo:
     def readable(self) -> int:
         """Number of token ids that can be read."""
         return self.vocabulary if self.embeddings is None else self.embeddings
-
-
-def flops(weights: int, tokens: float) -> float:
-    """Return the floating-point operations that some tokens take a model of so many weights: a multiplication and an addition
-    for each (the 2N of Kaplan et al., "Scaling Laws for Neural Language Models" (2020), arXiv:2001.08361, section 2.1). What
-    attention adds grows with the text and is left out."""
-    return 2.0 * weights * tokens
 
 
 MOST_NODES = 256

@@ -136,7 +136,7 @@ def random_model(shape: str, device: torch.device) -> Model:
     # As on a GPU, where passes are not arranged to have the same bits.
     options = LoadOptions(device=str(device), exact="off")
     parameters = sum(p.numel() for p in module.parameters())
-    return prove_model(module, parameters, parameters, codec, name=f"random {shape}", folder=folder, options=options)
+    return prove_model(module, parameters, codec, name=f"random {shape}", folder=folder, options=options)
 
 
 def median_of(work: Callable[[], None], rounds: int) -> float:

@@ -232,7 +232,7 @@ class Totals:
             return plain * (1 + factor * (costs[min(round(nodes), MOST_NODES)] - 1))
         return plain + max(0.0, _ratio(seconds - plain, mean - 1)) * (nodes - 1) if mean > 1 else plain
 
-    def what_if(self, length: int, rate: float, plain: float, ratio: float | None = None) -> float:
+    def what_if(self, length: int, rate: float, plain: float) -> float:
         """Estimate the speedup over plain decoding of a chain of K draft tokens, each accepted with probability α if all before
         it were: (1 + α + … + α^K) · l_t(1) / (K·l_d + l_t(K + 1)).
 
@@ -240,25 +240,13 @@ class Totals:
             length: K.
             rate: α.
             plain: l_t(1), seconds of a plain step.
-            ratio: l_d / l_t(1); None for the measured one.
         """
-        draft = self.draft_token_seconds if ratio is None else ratio * plain
-        return _ratio(_expected(length, rate) * plain, length * draft + self.step_seconds(length + 1, plain))
+        return _ratio(_expected(length, rate) * plain, length * self.draft_token_seconds + self.step_seconds(length + 1, plain))
 
-    def best_length(self, rate: float, plain: float, ratio: float | None = None) -> tuple[int, float]:
+    def best_length(self, rate: float, plain: float) -> tuple[int, float]:
         """Find the K up to LONGEST of the fastest chain, and its speedup, arguments as above; (0, 1.0) if none gains."""
-        gain, best = max((self.what_if(k, rate, plain, ratio), -k) for k in range(1, LONGEST + 1))
+        gain, best = max((self.what_if(k, rate, plain), -k) for k in range(1, LONGEST + 1))
         return (-best, gain) if gain > 1 else (0, 1.0)
-
-    def ratio_for(self, speedup: float, rate: float, plain: float) -> tuple[float, int] | None:
-        """Solve `what_if` for the largest l_d / l_t(1) at which a chain reaches a speedup; return it and the chain's K. None if
-        free drafts would not do."""
-        ratios = [
-            ((_expected(k, rate) / speedup - _ratio(self.step_seconds(k + 1, plain), plain)) / k, -k)
-            for k in range(1, LONGEST + 1)
-        ]
-        ratio, length = max(ratios)
-        return (ratio, -length) if plain and ratio >= 0 else None
 
 
 def _expected(length: int, rate: float) -> float:

@@ -157,7 +157,7 @@ def load_transformers(
         spread = over_several(needed, device, options.device, name)
         try:
             module, missing = _read(view, config, dtype, "auto" if spread else {"": device}, progress, cancelled)
-            parameters, weights = sum(p.numel() for p in module.parameters()), weights_of(module)
+            parameters = sum(p.numel() for p in module.parameters())
             if int8 and not missing:
                 if whole:
                     read_scales(module, files)
@@ -176,7 +176,7 @@ def load_transformers(
             f"{missing[0]}. Download the model again."
         )
     model = prove_model(
-        module, weights, parameters, codec, name=name, folder=folder, options=options, progress=progress, cancelled=cancelled
+        module, parameters, codec, name=name, folder=folder, options=options, progress=progress, cancelled=cancelled
     )
     model.info = replace(model.info, load_seconds=time.perf_counter() - start)
     if not half:
@@ -191,7 +191,6 @@ def load_transformers(
 
 def prove_model(
     module: Any,
-    weights: int,
     parameters: int,
     codec: TextCodec,
     *,
@@ -201,8 +200,7 @@ def prove_model(
     progress: StageProgress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TransformersModel:
-    """Prove what loaded weights can do, and make the model around them; `weights` and `parameters` are their numbers (see
-    `ModelInfo`)."""
+    """Prove what loaded weights can do, and make the model around them; `parameters` is their number."""
     config = module.config.get_text_config(decoder=True)
     limit = context_limit(module.config)
     names = inspect.signature(module.forward).parameters
@@ -260,7 +258,6 @@ def prove_model(
         pass_seconds=given_curve() or curve,
         timed=timed,
         active=active(config),
-        weights=weights,
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=read_recommended(folder),
     )
@@ -277,16 +274,6 @@ def active(config: Any) -> float:
     """Return the share of a mixture's experts that a token is sent to; 1 for a model without."""
     chosen, experts = (next((n for key in keys if (n := getattr(config, key, None))), 0) for keys in (CHOSEN, EXPERTS))
     return min(1.0, chosen / experts) if chosen and experts and isinstance(experts, int) else 1.0
-
-
-def weights_of(module: Any) -> int:
-    """Count `ModelInfo.weights`."""
-    share = active(module.config.get_text_config(decoder=True))
-    head = module.get_output_embeddings()
-    looked_up = {id(part.weight) for part in module.modules() if isinstance(part, torch.nn.Embedding)}
-    matrices = [(name, p) for name, p in module.named_parameters() if p.ndim > 1]
-    matrices = [(name, p) for name, p in matrices if id(p) not in looked_up or (head is not None and p is head.weight)]
-    return int(sum(p.numel() * (share if ".experts." in name else 1) for name, p in matrices))
 
 
 def _pass_times(

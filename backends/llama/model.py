@@ -202,23 +202,10 @@ def load_llama(
         pass_seconds=given_curve() or setup.curve,
         timed=setup.timed,
         active=header.active,
-        weights=_weights(header, tensors),
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=recommended(ollama.parameters(name), OLLAMA) if made_by_ollama else recommended(metadata, GGUF),
     )
     return LlamaModel(contexts, codec, setup.runtime, info)
-
-
-def _weights(header: Header, tensors: Sequence[FileTensor]) -> int:
-    """Count `ModelInfo.weights`. MTP layers stand behind the others, and do not run with them."""
-    sizes = {tensor.name: prod(tensor.shape) for tensor in tensors if len(tensor.shape) > 1}
-    if "output.weight" in sizes:
-        sizes.pop("token_embd.weight", None)
-    layers = header.number("block_count")
-    behind = tuple(f"blk.{layer}." for layer in range(layers - header.number("nextn_predict_layers"), layers))
-    looked_up = ("position_embd.", "token_types.", "per_layer_token_embd.", *behind)
-    matrices = {name: size for name, size in sizes.items() if not name.startswith(looked_up)}
-    return round(sum(size * (header.active if "_exps." in name else 1) for name, size in matrices.items()))
 
 
 def _mtp_layer(file: Path, header: Header) -> list[FileTensor]:

@@ -45,13 +45,12 @@ def help_seconds() -> float:
     return time.monotonic() - start
 
 
-def engine_seconds(backend: str, head: str | None) -> tuple[float, float]:
+def engine_seconds(backend: str, *drafters: str) -> tuple[float, float]:
     """Measure the seconds until the built-in model is loaded in a new engine, by the clock, and the processor time until the
     engine has ended."""
     computed = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder, EngineClient(log=Path(folder) / "log") as client:
         start = time.monotonic()
-        drafters = (head,) if head else ()
         id = client.load(ModelSelection("builtin", backend=backend, device="cpu", threads=1, draft_model=drafters))
         end = next(event for event in client.stream(id) if isinstance(event, Loaded | Failed))
         seconds = time.monotonic() - start
@@ -68,7 +67,7 @@ def compare_heads(backend: str, runs: int) -> None:
     for run in range(runs):
         pair = {}
         for name in ("without", "with") if run % 2 else ("with", "without"):
-            pair[name] = engine_seconds(backend, "builtin-eagle" if name == "with" else None)
+            pair[name] = engine_seconds(backend, *(["builtin-eagle"] if name == "with" else []))
             rows[name].append(pair[name])
         rows["head adds"].append((pair["with"][0] - pair["without"][0], pair["with"][1] - pair["without"][1]))
     for name, pairs in rows.items():

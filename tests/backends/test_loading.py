@@ -6,7 +6,6 @@ import functools
 import random
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
 from functools import wraps
 from itertools import cycle
 from pathlib import Path
@@ -15,15 +14,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
 
-from specchat.backends import ROOT, Cancelled, LoadOptions, Model, UserError, load_model
+from specchat.backends import Cancelled, LoadOptions, Model, UserError, load_model
 from specchat.backends.hf import model as room
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import BFLOAT16, load_transformers
 from specchat.backends.hf.prove import Proven, unknown_lengths, with_bits
-from specchat.backends.info import NOT_NUMBERS, flops
+from specchat.backends.info import NOT_NUMBERS
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.needs import PardModel, TrainedDrafter
 from specchat.decoders.registry import methods, unavailable
@@ -32,7 +30,7 @@ from specchat.engine.messages import MeasureGap, ScoreStep
 
 from ..cases import FULL
 from ..fakes.answers import answered
-from ..fakes.models import llama_tiny, tiny
+from ..fakes.models import tiny
 from ..fakes.models.llama_tiny import gguf_of, needs_llama
 from ..fakes.models.llama_tiny import tiny_folder as tiny_of_both
 from ..fakes.models.tiny import CONTEXT, VOCAB, generated, network, reference, tiny_folder, tiny_model, write_configured
@@ -148,30 +146,6 @@ def test_a_context_beyond_the_models_and_a_model_beyond_memory_are_refused(monke
     monkeypatch.setattr("specchat.backends.hf.devices.free_memory", lambda device: 1000)
     with pytest.raises(UserError, match=r"needs 0\.0 GB on cpu, but 0\.0 GB are free"):
         load(tiny_folder("llama"))
-
-
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3", "qwen3-moe"])
-def test_a_short_text_takes_what_torch_counts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tied heads, fused projections, and mixtures whose experts run only for the tokens that chose them."""
-    # Of weights in a layout of their own, and of grouped products, torch counts nothing.
-    monkeypatch.setattr("specchat.backends.hf.lean.products.halves_known", lambda: False)
-    monkeypatch.setattr("specchat.backends.hf.lean.products.pays", lambda _: False)
-    monkeypatch.setattr("specchat.backends.hf.lean.lean.pays", lambda _: False)
-    model: Any = load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu"))
-    if hasattr(model.module.config, "num_experts_per_tok"):
-        model.module.set_experts_implementation("eager")
-    session = model.open_session()
-    with FlopCounterMode(display=False) as counter:
-        session.evaluate([5, 6, 7], [ROOT, 0, 1])
-    session.close()
-    assert flops(model.info.weights, 3) == pytest.approx(counter.get_total_flops(), rel=0.06)
-
-
-@needs_llama
-def test_it_is_the_same_on_llama_cpp() -> None:
-    folder = llama_tiny.tiny_folder()
-    with closing(load_model(str(folder))) as ours, closing(load_model(str(llama_tiny.gguf_of(folder)))) as theirs:
-        assert theirs.info.weights == ours.info.weights > 0
 
 
 @pytest.fixture

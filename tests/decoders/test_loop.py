@@ -194,14 +194,9 @@ def test_speedups_are_measured_and_foreseen_by_the_formula() -> None:
     assert [t.what_if(0, rate, 11) for rate in (0.0, 1.0)] == pytest.approx([1, 1])
     assert [t.what_if(1, rate, 11) for rate in (0.0, 0.5, 1.0)] == pytest.approx([11 / 12.5, 1.5 * 11 / 12.5, 2 * 11 / 12.5])
     assert t.what_if(4, 1.0, 11) == pytest.approx(5 * 11 / 17)
-    answer = t.ratio_for(1.5, 0.8, 11)
-    assert answer is not None
-    ratio, length = answer
-    assert t.what_if(length, 0.8, 11, ratio) == pytest.approx(1.5)
-    best, gain = t.best_length(0.8, 11, ratio)
-    assert (best, round(gain, 6)) == (length, 1.5), "no other length does better there"
-    assert t.best_length(0.8, 11, ratio * 1.1)[1] < 1.5 < t.best_length(0.8, 11, ratio * 0.9)[1]
-    assert t.ratio_for(2.0, 0.3, 11) is None, "at most 1 / (1 - 0.3) tokens a pass"
+    best, gain = t.best_length(0.8, 11)
+    assert gain == max(t.what_if(length, 0.8, 11) for length in range(1, 33))
+    assert gain == t.what_if(best, 0.8, 11) > 1
 
 
 @pytest.mark.parametrize(("path", "at"), [((0, 2), ([1], [1])), ((0, 1), ([1, 1], [1, 0])), ((0,), ([1], [0]))])
