@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from ...engine.options import AnswerOptions, ModelInfo, ModelSelection
 from ...errors import NotPossible, UserError, did_you_mean
+from .entries import Request
+from .methods import MethodSettings
 from .runs import Pieces
 from .transcript import Transcript
 
@@ -24,13 +26,13 @@ class About:
     info: ModelInfo
     """The engine's description of the model; one without a name until it is loaded."""
     method: str
-    methods: Mapping[str, Mapping[str, Any]]
+    methods: Mapping[str, MethodSettings]
     """Method → its settings."""
     options: AnswerOptions
     pieces: Pieces = field(default_factory=Pieces)
     """Default token texts for answers without any."""
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> Request:
         """Return the request for an answer, as `Answer.asked` has it."""
         constraint = self.options.constraint
         template_vars = variables(self.options.template_var)
@@ -44,12 +46,12 @@ class About:
             **({"template_vars": template_vars} if template_vars else {}),
         }
 
-    def answering(self) -> dict[str, Any]:
+    def answering(self) -> Request:
         """Return the options of every request, as plain data."""
         return {"sampling": asdict(self.options.sampling), **self.options.request_options()}
 
 
-def generate_fields(request: Mapping[str, Any]) -> dict[str, Any]:
+def generate_fields(request: Request) -> Request:
     """Return a request as fields of the engine's `Generate`, where `model` has another meaning."""
     return {name: value for name, value in request.items() if name != "model"}
 
@@ -98,7 +100,7 @@ def word_after(info: ModelInfo, word: str) -> str:
 
 def variables(texts: Sequence[str]) -> dict[str, Any]:
     """Parse `NAME=VALUE …` as variables of a chat template; a value that is no JSON is a text."""
-    out: dict[str, Any] = {}
+    out = {}
     for text in texts:
         name, _, value = text.partition("=")
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ..text.amounts import times
 from ..text.cells import fit, one_line, width
@@ -23,13 +23,6 @@ SIGNS: dict[Mark, str] = {
 """Mark → its sign."""
 
 GAP = "   "
-
-
-class StyledPart(NamedTuple):
-    """Text of a line, and the name of its style: quiet, badge, chosen, good or doubt."""
-
-    text: str
-    style: str
 
 
 def name_of(answer: Answer) -> str:
@@ -59,9 +52,9 @@ def likeness(answer: Answer, first: Answer) -> tuple[Mark, str]:
     return "lossy", f"from character {at + 1:,}: {' / '.join(excerpts)}"
 
 
-def comparison(answers: Sequence[Answer], current: Answer, cells: int) -> list[StyledPart]:
+def comparison(answers: Sequence[Answer], current: Answer, cells: int) -> list[tuple[str, str]]:
     """Return the line that compares an answer with the first one of its variants: its number, its name, how many times as fast
-    it was, and whether its text is the same."""
+    it was, and whether its text is the same; each with its style: badge, chosen, good, doubt or quiet."""
     first = answers[0]
     number = badge(answers.index(current), len(answers))
     mark, words = likeness(current, first)
@@ -72,7 +65,7 @@ def comparison(answers: Sequence[Answer], current: Answer, cells: int) -> list[S
     result = fit(GAP.join(parts), max(0, cells - width(number) - 2 * len(GAP)))
     name = fit(name_of(current), max(0, cells - width(number) - width(result) - 2 * len(GAP)))
     style = {"identical": "good", "lossy": "doubt"}.get(mark, "quiet")
-    return [StyledPart(number, "badge"), StyledPart(f"{GAP}{name}{GAP}", "chosen"), StyledPart(result, style)]
+    return [(number, "badge"), (f"{GAP}{name}{GAP}", "chosen"), (result, style)]
 
 
 def badge(at: int, count: int) -> str:

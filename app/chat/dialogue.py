@@ -20,8 +20,8 @@ from ...engine.options import (
 )
 from ...errors import UserError
 from .about import About, generate_fields
-from .entries import Answer, Notice, Prompt, Severity, loop_sentence
-from .methods import Method, first_method, served_method, shortlist
+from .entries import Answer, Notice, Prompt, Request, Severity, loop_sentence
+from .methods import Method, MethodSettings, first_method, served_method, shortlist
 from .runs import Pieces
 from .transcript import Transcript
 from .why import blame
@@ -101,7 +101,7 @@ class Dialogue:
     selection: ModelSelection
     methods: Mapping[str, Method]
     method: str
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settings: dict[str, MethodSettings] = field(default_factory=dict)
     options: AnswerOptions = field(default_factory=AnswerOptions)
     """Options of every request."""
     recommended: bool = False
@@ -222,7 +222,7 @@ class Dialogue:
     def about(self) -> About:
         return About(self.selection, self.info, self.method, self.settings, options=self.options, pieces=self.pieces)
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> Request:
         """Return the request for the next answer, as `Answer.asked` has it."""
         return self.about().request()
 
@@ -324,7 +324,7 @@ class Dialogue:
         self.queued = None
         return draft
 
-    def switch(self, name: str | None, settings: dict[str, Any] | None = None) -> None:
+    def switch(self, name: str | None, settings: MethodSettings | None = None) -> None:
         """Use a method (None: the one that suits the model) from the next step on, or, when idle, from the next answer on."""
         self.chosen = name is not None
         if name is None:
@@ -375,7 +375,7 @@ class Dialogue:
     def notice(self, text: str, severity: Severity = "information") -> None:
         self.transcript.entries.append(Notice(text, severity))
 
-    def ask_again(self, request: dict[str, Any]) -> None:
+    def ask_again(self, request: Request) -> None:
         """Answer the last prompt, whose answer was removed, again with new drafters, by a request like that of `request`. The
         chat keeps its method."""
         self._answer(request, fresh=True, method_after=self.method)
@@ -384,7 +384,7 @@ class Dialogue:
         self.transcript.entries.append(Prompt(text))
         self._answer(self.request())
 
-    def _answer(self, request: dict[str, Any], *, fresh: bool = False, method_after: str | None = None) -> None:
+    def _answer(self, request: Request, *, fresh: bool = False, method_after: str | None = None) -> None:
         self.method = request["method"]
         chat = self.transcript.messages()
         answer = Answer(
@@ -535,7 +535,9 @@ class Dialogue:
         elif isinstance(state, LoadingModel):
             self.state = NoModel()
             if state.previous is not None:
-                self.selection, self.info, self.unavailable = state.previous
+                self.selection = state.previous[0]
+                self.info = state.previous[1]
+                self.unavailable = state.previous[2]
                 self._settle()
 
     def _end(self, send: bool = True) -> None:

@@ -260,6 +260,10 @@ class Figures:
         return self.accepted / self.drafted if self.drafted else None
 
 
+Request = dict[str, Any]
+"""A request for an answer as plain data: `model`, and fields of the engine's `Generate`."""
+
+
 @dataclass(slots=True, eq=False)
 class Prompt:
     """A message of the user."""
@@ -295,7 +299,7 @@ class Answer:
     """The steps: number i made run number i; a last run, of text that had been held back, has none."""
     pieces: Pieces = field(default_factory=Pieces)
     """Token texts of the model that wrote it, which may not be the loaded one."""
-    asked: dict[str, Any] = field(default_factory=dict)
+    asked: Request = field(default_factory=dict)
     """The request: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`. Empty if
     unknown."""
     id: int = 0

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from ...engine.catalog import Totals
 from ...engine.options import BUILTIN, ModelInfo, least_share, plain_passes
 
+MethodSettings = Mapping[str, Any]
+"""Settings of a method by name; their types are the method's."""
+
 LABELS: Mapping[str, str] = {
     "identical": "The text is exactly what plain decoding would write, token for token.",
     "identical but for near ties": "The text is what plain decoding would write, except where two tokens are nearly equal: a "
@@ -114,7 +117,7 @@ class DraftLength(NamedTuple):
         return max(self.low, next((size for size in reversed(sizes) if size < self.value), self.low))
 
 
-def draft_length(method: Method, settings: Mapping[str, Any]) -> DraftLength | None:
+def draft_length(method: Method, settings: MethodSettings) -> DraftLength | None:
     """Return the draft length of a method with these settings; None if it has none."""
     params = {param["name"]: param for param in method.params}
     for name, param in params.items():

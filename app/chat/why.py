@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from ...engine.catalog import Totals
 from ...engine.options import ModelInfo
 from ...errors import counted
 from .entries import Answer
-from .methods import DraftLength, Method, draft_length, get_method, right_or_accepted
+from .methods import DraftLength, Method, MethodSettings, draft_length, get_method, right_or_accepted
 
 Name = Literal[
     "drafter", "nothing to copy", "too long", "too short", "dear drafter", "dear passes", "busy", "plain", "short", "server"
@@ -72,7 +72,7 @@ class Change:
     sentence: str
     method: str = ""
     """The method to switch to; empty for a change that no key can make."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: MethodSettings = field(default_factory=dict)
     """The settings of that method."""
     speedup: float = 0.0
     """Expected speedup over plain decoding; 0 if unknown."""
@@ -149,7 +149,7 @@ class _Case:
         self.info = info
         self.plain = plain
         request = answer.asked
-        self.settings: Mapping[str, Any] = (
+        self.settings: MethodSettings = (
             request.get("settings", {}) if request.get("method", answer.method) == method.name else {}
         )
         depth = next((param for param in method.params if param["name"] == "depth"), None)
@@ -177,10 +177,10 @@ class _Case:
 
     def causes(self) -> tuple[Cause, ...]:
         """Find the causes that cost at least WORTH, the most expensive one first."""
-        found = [self._guesses()]
+        candidates = [self._guesses()]
         if self.plain and self.totals.timed_seconds:
-            found += [self._drafting(), self._length(), self._verifying()]
-        causes = [cause for cause in found if cause is not None and (cause.gain >= WORTH or not cause.gain)]
+            candidates += [self._drafting(), self._length(), self._verifying()]
+        causes = [cause for cause in candidates if cause is not None and (cause.gain >= WORTH or not cause.gain)]
         if not causes and 0 < self.speedup < 1 and self.drafting:
             name: Name = "dear passes" if self.totals.alpha > GOOD else "drafter"
             causes.append(Cause(name, 0.0, f"{self._hits}: too few for what they cost."))

@@ -248,7 +248,7 @@ def clean_title(title: str) -> str:
 
 def _row(row: Any) -> ChatRow:
     id, title, created, changed, model, answers, deleted_at = row
-    return ChatRow(id, one_line(title), created, changed, one_line(model), answers, deleted_at is not None)
+    return ChatRow(id, one_line(title), created, changed, one_line(model), answers=answers, deleted=deleted_at is not None)
 
 
 def _excerpt(text: str, word: str) -> tuple[str, str, str]:

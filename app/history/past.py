@@ -131,8 +131,8 @@ class PastSync:
                     return
                 answers = draftable(db)
                 self._rows_state = state
-                for key, (entry, wanted) in answers.items() if idle else ():
-                    if wanted and length <= BATCH and key not in indexed and key not in self._sent:
+                for key, (entry, recent) in answers.items() if idle else ():
+                    if recent and length <= BATCH and key not in indexed and key not in self._sent:
                         text = str(db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()[0])
                         batch.append([key, text])
                         length += len(text)

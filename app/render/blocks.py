@@ -55,7 +55,7 @@ class TextRow(NamedTuple):
     """Number of a prompt's variant, at the end of the row."""
     styles: tuple[str, ...] = ()
     """Style of each piece in a row of kind `figures` or `thought` (a name of `verdict`) or `variants` (one of
-    `compare.StyledPart`)."""
+    `compare.comparison`)."""
     thought: bool = False
     """Whether the row of an answer is thought."""
     sign: str = ""

@@ -168,7 +168,7 @@ def find_option(key: str, name: str = "") -> Option:
         UserError: there is none; suggests the nearest.
     """
     name = name or key
-    known: Iterable[str] = OPTIONS
+    names: Iterable[str] = OPTIONS
     match split(key):
         case ("methods", method, param):
             from ...engine.catalog import find_param, get  # 30 ms with what it needs, and most files name no method
@@ -180,19 +180,19 @@ def find_option(key: str, name: str = "") -> Option:
         case ("models" | "presets", _, *inner):
             if is_chat_key(tuple(inner)):
                 return find_option(join(inner), name)
-            known = CHAT_KEYS
+            names = CHAT_KEYS
         case ("servers", _, *inner):
             if option := SERVER_OPTIONS.get(join(inner)):
                 return option
-            known = SERVER_OPTIONS
+            names = SERVER_OPTIONS
         case ("keymap", *inner):
             if binding := next((binding for binding in ALL if [binding.id] == inner), None):
                 return replace(_KEYS, help=binding.what, default=binding.keys, check=partial(_check_keys, binding.id))
-            known = [binding.id for binding in ALL]
+            names = [binding.id for binding in ALL]
         case inner:
             if option := OPTIONS.get(join(inner)):
                 return option
-    raise UserError(f"There is no setting {name}: {did_you_mean(join(inner) or key, known)}")
+    raise UserError(f"There is no setting {name}: {did_you_mean(join(inner) or key, names)}")
 
 
 _KEYS = Option(

@@ -13,8 +13,6 @@ from ...engine.options import builtin_path
 from ...errors import UserError
 from ...plain_file import cache_folder, hub_cache, user_path
 
-APP = "specchat"
-
 
 def _folder(variable: str, default: Path) -> Path:
     """Return the folder that an environment variable names, or the default."""
@@ -24,7 +22,7 @@ def _folder(variable: str, default: Path) -> Path:
 
 def settings_file() -> Path:
     """Return the settings file. SPECCHAT_CONFIG is its path if it ends in .toml, else its folder's."""
-    path = _folder("SPECCHAT_CONFIG", platformdirs.user_config_path(APP, appauthor=False))
+    path = _folder("SPECCHAT_CONFIG", platformdirs.user_config_path("specchat", appauthor=False))
     return path if path.suffix == ".toml" else path / "settings.toml"
 
 
@@ -46,12 +44,12 @@ def theme_names() -> list[str]:
 
 def data_folder() -> Path:
     """Return the folder of the history and of all else that must not be lost; SPECCHAT_DATA names another."""
-    return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
+    return _folder("SPECCHAT_DATA", platformdirs.user_data_path("specchat", appauthor=False))
 
 
 def exports_folder() -> Path:
     """Return the folder of exports that were given no name; SPECCHAT_EXPORTS names another."""
-    return _folder("SPECCHAT_EXPORTS", platformdirs.user_documents_path() / APP)
+    return _folder("SPECCHAT_EXPORTS", platformdirs.user_documents_path() / "specchat")
 
 
 def first_start() -> bool:

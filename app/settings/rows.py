@@ -6,16 +6,14 @@ from __future__ import annotations
 import json as json_module
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.options import ConstraintFields
 from ...option import Option, declared_options
 from ..text.cells import fit, has_words, one_line
 from .fields import OPTIONS, Values
 from .precedence import DEFAULT, Layers, Origin, OriginKind
 from .toml import join, split
-
-if TYPE_CHECKING:
-    from ...engine.options import ConstraintFields
 
 MARKS: Mapping[OriginKind, str] = {"file": "file", "model": "this model", "chat": "this chat"}
 """Kind of source → the word next to the value, where it is another one; none at the default."""

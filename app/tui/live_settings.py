@@ -127,7 +127,7 @@ class LiveSettings:
             old, new = before.methods.get(name, {}), after.methods.get(name, {})
             if old == new:
                 continue
-            table = dialogue.settings.get(name, {}) | {key: value for key, value in new.items() if old.get(key) != value}
+            table = {**dialogue.settings.get(name, {}), **{key: value for key, value in new.items() if old.get(key) != value}}
             dialogue.settings[name] = {key: value for key, value in table.items() if key in new or key not in old}
             if name == (dialogue.switching or dialogue.method) and before.method == after.method:
                 dialogue.switch(name)

@@ -36,14 +36,6 @@ def test_the_short_list() -> None:
     assert shortlist(METHODS, nothing, "mamba") == ["greedy"]
 
 
-@pytest.mark.parametrize("model", ["builtin", "other"])
-def test_the_short_list_has_nothing_lossy_slow_or_twice(model: str) -> None:
-    names = shortlist(METHODS, (), model)
-    assert len(set(names)) == len(names)
-    assert all(METHODS[name].label == "identical" for name in names)
-    assert not {"recompute", "beam"} & set(names)
-
-
 def test_a_trained_drafter_promises_most_but_on_the_built_in_model() -> None:
     lossy = replace(METHODS["eagle"], name="worse", label="lossy")
     exits = {name for name in PROMISING if name != "early-exit"}

@@ -22,7 +22,6 @@ from specchat.engine.messages import (
     Pace,
     Prefilling,
     ScoreStep,
-    StepRecord,
     Steps,
     StepScores,
     Switch,
@@ -140,15 +139,6 @@ def test_a_load_that_fails(engine: Any, dialogue: Dialogue) -> None:
     assert dialogue.submit("Hello")  # tries again, and the prompt waits for it
     assert isinstance(engine.sent[-1], Load)
     assert dialogue.take_queued() == "Hello"
-
-
-def test_an_answer_slower_than_plain_decoding_says_why(dialogue: Dialogue, engine: Any) -> None:
-    for plain, explained in ((0.001, True), (0.1, False)):
-        dialogue.submit("Hello")
-        steps = [StepRecord("lookup", [1], "x", drafted=8, nodes=9, forward_seconds=0.01) for _ in range(30)]
-        engine.events += [Finished(engine.begin(steps), "eos", "", 0, 0.3, plain_seconds=plain)]
-        dialogue.drain()
-        assert bool(dialogue.transcript.answers()[-1].held_back) is explained
 
 
 def test_a_new_chat_ignores_the_old_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:

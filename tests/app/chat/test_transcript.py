@@ -238,16 +238,3 @@ def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, 
     assert engine.asked.think == "low"
     assert replace(dialogue.about(), options=AnswerOptions(think="high")).request()["think"] == ""
     assert variables(["a=", "b=no", "c=1.5", "d= x=y"]) == {"a": "", "b": "no", "c": 1.5, "d": " x=y"}
-
-
-def test_drafts_that_a_server_counts_in_all_are_neither_the_thoughts_nor_the_answers() -> None:
-    """vLLM tells how many of each pass were accepted, and at the end how many it drafted."""
-    answer = Answer("ngram", "server")
-    answer.add(StepRecord("ngram", [1, 2, 3], "Hm.", accepted=2, spans=[[1, 3, 3]]))
-    answer.add(StepRecord("ngram", [4, 5], "Hi", accepted=1, spans=[[0, 2, 2]]))
-    answer.figures.take_served(ServedFigures("exact", drafted=12, accepted=3))
-    answer.finish("eos", "")
-    assert (answer.figures.drafted, answer.figures.acceptance) == (12, 0.25)
-    thought, rest = answer.totals.thought, answer.figures.answer
-    assert (thought.acceptance, rest.acceptance) == (None, None)
-    assert (thought.accepted, rest.accepted) == (2, 1)

@@ -192,19 +192,6 @@ def test_every_way_comes_back(chats: Chats, many: Dialogue) -> None:
     ]  # what lies aside too
 
 
-def test_what_is_shown_is_what_was_shown_last(chats: Chats, recorder: Recorder, many: Dialogue) -> None:
-    turn(many, 0, 0)
-    keep(recorder, many)
-    assert texts(chats.open(1).transcript) == ["First", "Once more.", "Second", "Two."]
-    turn(many, 1, 0)
-    keep(recorder, many)
-    assert texts(chats.open(1).transcript) == ["First", "One."]
-    assert every_way(chats.open(1).transcript) == WAYS
-    assert chats.count() == 1
-    (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
-    assert entries == 7  # nothing is written twice
-
-
 def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, many: Dialogue, say: Say) -> None:
     many.transcript = chats.open(1).transcript
     turn(many, 0, 0)

@@ -22,10 +22,6 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "settings.toml"
 
 
-def test_no_file_gives_the_defaults(file: Path) -> None:
-    assert load_settings(file) == (Settings(), None)
-
-
 def test_every_kind_of_value(file: Path) -> None:
     file.write_text(
         """
@@ -108,13 +104,6 @@ def test_saving_keeps_comments_and_order(file: Path) -> None:
     assert "max_tokens" not in file.read_text()
 
 
-def test_saving_makes_the_file_and_its_folder(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "settings.toml"
-    save({"stop": ("x",), "sampling.seed": 3}, path)
-    assert path.read_text() == 'stop = ["x"]\n\n[sampling]\nseed = 3\n'
-    assert [p.name for p in path.parent.iterdir()] == ["settings.toml"]
-
-
 def test_a_bad_change_or_a_bad_file_is_never_written_over(file: Path) -> None:
     file.write_text("threads = 2\n")
     with pytest.raises(UserError, match="threads must be at least 1"):
@@ -124,11 +113,6 @@ def test_a_bad_change_or_a_bad_file_is_never_written_over(file: Path) -> None:
     with pytest.raises(UserError, match="line 1"):
         save({"threads": 3}, file)
     assert file.read_text() == "threads = \n"
-
-
-def test_a_message_can_call_a_key_by_its_option() -> None:
-    with pytest.raises(UserError, match=r"^--top-k must be at least 0"):
-        with_command_line(Settings(), {"sampling.top_k": -1}, {"sampling.top_k": "--top-k"})
 
 
 def test_the_folder_or_the_file_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
