@@ -73,11 +73,8 @@ def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECCHAT_LOG", str(tmp_path / "engine.log"))
 
 
-def test_version(call: Call) -> None:
+def test_the_version_and_the_methods(call: Call) -> None:
     assert call("--version") == (0, f"specchat {__version__}\n", "")
-
-
-def test_methods(call: Call) -> None:
     code, out, _ = call("methods", "--json")
     methods = {method["name"]: method for method in json.loads(out)}
     assert code == 0

@@ -17,8 +17,8 @@ import pytest
 from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
-from specchat.app.cli.bench.statistics import Pair, interval, pairs, ratio, summarise
-from specchat.app.cli.bench.tune import SETS, Blocks, BlockSet, TuneSearch, candidates, choose, rung_sizes, unclear, with_blocks
+from specchat.app.cli.bench.statistics import Pair, interval, ratio, summarise
+from specchat.app.cli.bench.tune import SETS, Blocks, BlockSet, TuneSearch, candidates, choose, unclear, with_blocks
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import read_settings
 from specchat.decoders.methods.early_exit import parse_skip
@@ -79,11 +79,6 @@ def test_the_search_ends_when_its_time_is_over() -> None:
     assert search.out_of_time
     assert len(search.rows) <= 61
     assert len(ranked) == 30
-
-
-@pytest.mark.parametrize(("prompts", "count", "sizes"), [(24, 30, [3, 8, 24]), (24, 2, [8, 24]), (1, 30, [1]), (9, 1, [9])])
-def test_rungs(prompts: int, count: int, sizes: list[int]) -> None:
-    assert rung_sizes(prompts, count) == sizes
 
 
 def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -> None:
@@ -186,12 +181,6 @@ def row(item: str, method: str, seconds: float, turn: int = 0, **more: Any) -> A
     base = {"item": item, "method": method, "round": turn, "category": "c", "count": 10, "digest": "d", "steps": 5}
     base |= {"seconds": seconds, "cpu_seconds": seconds / 2, "accepted": 5, "drafted": 10, "nodes": 15}
     return base | {"draft_seconds": 1.0, "forward_seconds": 2.0, "other_seconds": 1.0} | more
-
-
-def test_ratios_pair_what_was_measured_side_by_side() -> None:
-    rows = [row("a", "greedy", 2.0), row("a", "fast", 1.0), row("a", "greedy", 9.0, 1), row("a", "fast", 3.0, 1)]
-    rows += [row("b", "greedy", 5.0), row("c", "fast", 5.0), row("d", "greedy", 1.0), row("d", "fast", 1.0, error="x")]
-    assert pairs(rows, "fast", "greedy", "wall") == {"a": [(10, 1.0, 10, 2.0), (10, 3.0, 10, 9.0)]}
 
 
 def test_every_figure_is_a_quotient_of_totals() -> None:
