@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from secrets import randbelow
-from typing import Any
 
 from textual.content import Content
 from textual.widget import Widget
@@ -199,7 +198,7 @@ class Retries:
             tried = [variant.method for variant in transcript.variant_answers(index)]
             name = self._next(tried or [answer.method if answer else dialogue.method])
             settings = dict(dialogue.settings.get(name, {}))
-        self._ask_again(index, {**self._request(answer), "method": name, "settings": settings})
+        self._ask_again(index, answer, method=name, settings=settings)
 
     def _next(self, tried: list[str]) -> str:
         names = self.host.dialogue.shortlist()
@@ -216,17 +215,7 @@ class Retries:
         sampling = dict(self.host.dialogue.request()["sampling"])
         if sampling["temperature"]:
             sampling["seed"] = randbelow(SEEDS)
-        self._ask_again(index, {**self._request(answer), "sampling": sampling})
-
-    def _request(self, answer: Answer | None) -> dict[str, Any]:
-        """Build a request from the answer's, where still possible, and the settings in force."""
-        dialogue = self.host.dialogue
-        current = dialogue.request()
-        earlier = answer.asked if answer is not None else {}
-        request = {**current, **{key: earlier[key] for key in current if key in earlier}, "model": dialogue.model}
-        if request["method"] not in dialogue.methods or request["method"] in dialogue.unavailable:
-            request |= {"method": current["method"], "settings": current["settings"]}
-        return request
+        self._ask_again(index, answer, sampling=sampling)
 
     def _subject(self, what: str) -> tuple[int, Answer | None]:
         """Find the answer to replace: its index in the transcript (even if missing), and the answer.
@@ -248,11 +237,18 @@ class Retries:
         if self.host.dialogue.phase != "ready":
             raise UserError(f"No model is ready. Wait for it, or load one with /model, then {what}.")
 
-    def _ask_again(self, index: int, request: dict[str, Any]) -> None:
+    def _ask_again(self, index: int, answer: Answer | None, **changes: object) -> None:
+        """Request an answer once more: as before, where that is still possible, but for some changes."""
+        dialogue = self.host.dialogue
+        current = dialogue.request()
+        earlier = answer.asked if answer is not None else {}
+        request = {**current, **{key: earlier[key] for key in current if key in earlier}, "model": dialogue.model}
+        if request["method"] not in dialogue.methods or request["method"] in dialogue.unavailable:
+            request |= {"method": current["method"], "settings": current["settings"]}
         self.message_edit.leave()
-        if index < len(self.host.dialogue.transcript.entries):
+        if index < len(dialogue.transcript.entries):
             lay_aside(self.host, index)
-        self.host.dialogue.ask_again(request)
+        dialogue.ask_again({**request, **changes})
         self._follow()
 
     def _follow(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from textual.content import Content
 
@@ -29,7 +28,7 @@ FIRST, MORE = "For this model", "More methods"
 """Headings of the methods that suit a model, and of those that seldom pay."""
 
 
-def method_settings(dialogue: Dialogue, name: str, changes: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, Any]:
+def method_settings(dialogue: Dialogue, name: str, changes: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, object]:
     """Merge a method's settings in force with changes as typed.
 
     Args:

@@ -172,7 +172,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
                     self._downloads.begin(download)
                     self._show()
             case Offer() as offer:
-                self._choose_offer(offer, here=item.verb == "load")
+                self._choose_offer(offer, downloaded=item.verb == "load")
             case FoundModel() as model:
                 self._choose_model(model)
             case str() as spec if not item.faint:
@@ -195,8 +195,8 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             raise UserError(pairing.reason if pairing is not None else "Still checking it. One moment.")
         self._load(target, model)
 
-    def _choose_offer(self, offer: Offer, *, here: bool) -> None:
-        if here:
+    def _choose_offer(self, offer: Offer, *, downloaded: bool) -> None:
+        if downloaded:
             repository = self.looking.repository
             self._load_model(offer.spec, revision=repository.commit if repository is not None else None)
             self.dismiss(None)

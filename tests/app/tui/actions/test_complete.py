@@ -61,22 +61,13 @@ async def test_what_may_follow(make_chat: Make, engine: Any, folder: Path) -> No
     (folder / "any.json").write_text("{}")
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await loaded(pilot, engine, recompute="No cache.")
+        assert app.actions.methods.keys() == {row.id for row in ACTIONS}, "every action has its function"
         app.actions.command("/preset save poet")
         for before, names in OFFERED.items():
             app.box.put(before)
             await settle(app, pilot)
             await workers_done(pilot)
             assert sorted(offer.name for offer in app.chat_screen.query_one(Completion).offers) == sorted(names), before
-
-
-@given(st.text(max_size=30))
-@example("'")
-@example('"a\\')
-@example("a  'b c")
-def test_any_line_can_be_looked_at(rest: str) -> None:
-    for name in (row.command for row in COMMANDS):
-        if (typed := parse_command(f"/{name} {rest}")) is not None:
-            assert 0 < typed.start <= len(name) + 2 + len(rest)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=12))
@@ -131,12 +122,6 @@ async def test_tab_takes_a_name_enter_what_is_typed_and_esc_closes(make_chat: Ma
         await pilot.press("escape", "enter")
         assert not completion.display
         assert box.text == "/", "that is no command yet"
-
-
-async def test_every_action_has_its_function(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE):
-        assert app.actions.methods.keys() == {row.id for row in ACTIONS}
 
 
 def test_the_page_is_what_the_tables_make_it() -> None:

@@ -47,10 +47,6 @@ async def browse(app: Any, pilot: Any, query: str = "") -> ChatsScreen:
     return screen
 
 
-async def press(pilot: Any, *keys: str) -> None:
-    await pilot.press(*keys)
-
-
 def titles(screen: ChatsScreen) -> list[str]:
     return [(item if hasattr(item, "title") else item.chat).title for item in screen.listed.items]
 
@@ -72,7 +68,7 @@ async def test_a_chat_that_was_found_opens_at_the_match(make_kept: Make, engine:
         for expected in ("needle", "needle"):  # from another chat, and in the chat that is shown
             screen = await browse(app, pilot, "needle where")
             assert len(screen.listed.items) == 1
-            await press(pilot, "enter")
+            await pilot.press("enter")
             view = app.chat_screen.view
             assert app.chat_screen.get_selected_text() == expected
             assert view.scroll_offset.y == 0
@@ -101,7 +97,7 @@ async def test_the_list_opens_a_chat_and_the_next_message_goes_on_there(make_kep
         assert titles(screen) == ["Third lamp", "Second lamp", "First lamp"]
         assert "● Third lamp" in shown(screen)
         assert "1 answer · builtin" in shown(screen)
-        await press(pilot, "down", "down", "enter")
+        await pilot.press("down", "down", "enter")
         assert app.screen is app.chat_screen
         assert "Opened First lamp." in toasts(app)
         after = [strip.text for strip in map(app.chat_screen.view.render_line, range(20))]
@@ -112,9 +108,9 @@ async def test_the_list_opens_a_chat_and_the_next_message_goes_on_there(make_kep
         screen = await browse(app, pilot)
         assert titles(screen) == ["First lamp", "Third lamp", "Second lamp"]
         assert "3 answers" in shown(screen)
-        await press(pilot, "ctrl+d")
+        await pilot.press("ctrl+d")
         assert "Stop it first" in note(screen)
-        await press(pilot, "down", "enter")
+        await pilot.press("down", "enter")
         assert "An answer is being written" in toasts(app)
         assert app.dialogue.transcript.entries[0].text == "First lamp"
 
@@ -123,25 +119,25 @@ async def test_chats_are_renamed_deleted_and_brought_back(make_kept: Make, engin
     async with chatting(make_kept(), size=SIZE) as (app, pilot):
         await several(app, pilot, engine, make_steps, "First", "Second", "Third")
         screen = await browse(app, pilot)
-        await press(pilot, "ctrl+r")
+        await pilot.press("ctrl+r")
         assert app.screen.text == "Third"
-        await press(pilot, *" one", "enter")
+        await pilot.press(*" one", "enter")
         assert titles(screen) == ["Third one", "Second", "First"]
-        await press(pilot, "down", "ctrl+r", *"x", "escape", "escape")
+        await pilot.press("down", "ctrl+r", *"x", "escape", "escape")
         assert titles(screen) == ["Third one", "Second", "First"]
-        await press(pilot, "ctrl+r", *["backspace"] * 6, "enter")
+        await pilot.press("ctrl+r", *["backspace"] * 6, "enter")
         assert "needs at least one character" in str(app.screen.query_one("#text-about").render())
-        await press(pilot, "escape", "ctrl+d")
+        await pilot.press("escape", "ctrl+d")
         assert titles(screen) == ["Third one", "First"]
         assert note(screen) == "Deleted “Second”. ^z undoes this (kept 30 days)."
-        await press(pilot, "ctrl+d", "escape")
+        await pilot.press("ctrl+d", "escape")
         await say(app, pilot, engine, make_steps, "More")
         screen = await browse(app, pilot)
         assert titles(screen) == ["Third one"]
         assert "^z undo" in str(screen.query_one("Vertical").border_subtitle)
-        await press(pilot, "ctrl+z")
+        await pilot.press("ctrl+z")
         assert titles(screen) == ["Third one", "First"]
-        await press(pilot, "ctrl+z", "ctrl+z")
+        await pilot.press("ctrl+z", "ctrl+z")
         assert titles(screen) == ["Third one", "Second", "First"]
         assert isinstance(screen.listed.item, ChatRow)
         assert screen.listed.item.title == "Second"
@@ -172,9 +168,9 @@ def test_pictures(
         pilot.app.clear_notifications()
         await browse(pilot.app, pilot)
         if keys:
-            await press(pilot, *keys)
-        await press(pilot, "down")
+            await pilot.press(*keys)
+        await pilot.press("down")
         if not keys:
-            await press(pilot, "ctrl+d")
+            await pilot.press("ctrl+d")
 
     assert picture(before, make_kept)

@@ -157,25 +157,21 @@ async def test_the_last_exchange_is_taken_back_and_brought_back(make_chat: Make,
         assert talk(app) == ["First", "One.", "Second", "Two."]
 
 
-async def chat_of_variants(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
-    """Edit a message and have it answered three times."""
-    await pilot.pause()
-    await say(app, pilot, engine, make_steps, "How does it work?")
-    await pilot.press("alt+w", *" In a few words.", "enter")
-    await answer(app, pilot, engine, make_steps)
-    await pilot.press("alt+q")
-    await answer(app, pilot, engine, make_steps, method="soft", seed=2)
-    app.actions.command("/compare greedy")
-    records = make_steps(method="greedy", drafts=False)
-    engine.begin([replace(record, text=record.text.replace("model", "reader")) for record in records])
-    engine.finish()
-    await settle(app, pilot)
-    await pilot.press("alt+left")
-    await pilot.press(*"a draft", "alt+w")
-
-
 def test_pictures(picture: Make, engine: Any, make_steps: Make) -> None:
     async def before(pilot: Any) -> None:
-        await chat_of_variants(pilot.app, pilot, engine, make_steps)
+        """Edit a message and have it answered three times."""
+        app = pilot.app
+        await pilot.pause()
+        await say(app, pilot, engine, make_steps, "How does it work?")
+        await pilot.press("alt+w", *" In a few words.", "enter")
+        await answer(app, pilot, engine, make_steps)
+        await pilot.press("alt+q")
+        await answer(app, pilot, engine, make_steps, method="soft", seed=2)
+        app.actions.command("/compare greedy")
+        records = make_steps(method="greedy", drafts=False)
+        engine.begin([replace(record, text=record.text.replace("model", "reader")) for record in records])
+        engine.finish()
+        await settle(app, pilot)
+        await pilot.press("alt+left", *"a draft", "alt+w")
 
     assert picture(before)

@@ -21,7 +21,7 @@ from specchat.app.text.cells import FOLDED, enterable
 from specchat.app.tui.composer.completion import Completion
 from specchat.app.tui.driver import TerminalParser
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import Count, Counted, Generate, Loaded, Loading
+from specchat.engine.messages import Count, Counted, Generate, Loading
 from specchat.engine.options import ModelSelection
 from specchat.errors import UserError
 
@@ -72,17 +72,11 @@ async def test_nothing_that_gets_into_the_box_acts(make_chat: Make) -> None:
         assert box.text != enterable(EVIL)
 
 
-def typed_at_once(box: Any, keys: str) -> None:
-    """Keys that arrive together, as over ssh, or from a terminal's own paste."""
-    for key in keys:
-        box.post_message(Key("enter", "\r") if key == "\r" else Key(key, key))
-
-
 async def test_what_is_typed_behind_an_enter_does_not_get_in_before_it(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
-        engine.loaded()
-        await until(pilot, lambda: app.dialogue.phase == "ready")
-        typed_at_once(app.chat_screen.input, "/method greedy\rWhat is a tree?\rAnd a")
+        await loaded(pilot, engine)
+        for key in "/method greedy\rWhat is a tree?\rAnd a":  # at once, as over ssh, or from a terminal's own paste
+            app.box.post_message(Key("enter", "\r") if key == "\r" else Key(key, key))
         await pilot.pause()
         assert app.dialogue.method == "greedy"
         requests = [command.messages for command in engine.sent if isinstance(command, Generate)]
@@ -316,19 +310,12 @@ async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_ch
 
 def test_the_engine_counts(tmp_path: Path) -> None:
     with EngineClient() as client:
-        client.send(Count(77, [{"role": "user", "content": "one"}]))
         client.load(ModelSelection(recorded_model(tmp_path, {"one two three": "four"})))
-        events: list[Any] = []
-        while not any(isinstance(event, Loaded) for event in events):
-            if (event := client.wait(120)) is not None:
-                events.append(event)
-        assert Counted(77, 0, 0) in events
-        sizes = []
-        for id, text in ((78, "one"), (79, "one two three")):
+        for id, text in ((77, "one"), (78, "one two three")):
             client.send(Count(id, [{"role": "user", "content": text}]))
-            counted = client.wait(120)
-            while not isinstance(counted, Counted):
-                counted = client.wait(120)
-            assert (counted.id, counted.context > 0) == (id, True)
-            sizes.append(counted.tokens)
-        assert 0 < sizes[0] < sizes[1]
+        counts: list[Counted] = []
+        while len(counts) < 2:
+            if isinstance(event := client.wait(120), Counted):
+                counts.append(event)
+        assert [count.id for count in counts] == [77, 78]
+        assert 0 < counts[0].tokens < counts[1].tokens < counts[1].context

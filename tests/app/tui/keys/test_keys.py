@@ -60,6 +60,9 @@ def test_no_key_is_a_multiplexers_prefix_and_none_clashes() -> None:
     assert all(len(name) > 1 for name in in_the_chat), "bare characters always type"
     assert all(any(not name.startswith(("shift+", "ctrl+shift+", "super+")) for name in key.keys.split(",")) for key in ALL)
 
+    assert all(key.short for key in ALL if key not in CHAT)
+    assert all(len(key.short) <= 16 for key in ALL), "a name for the bar"
+
 
 def test_alt_and_f_keys_keep_their_letter_after_the_leader() -> None:
     letters = {key.id.removeprefix("leader_"): key.keys.split(",") for key in LEADER}
@@ -69,11 +72,6 @@ def test_alt_and_f_keys_keep_their_letter_after_the_leader() -> None:
                 letter = match[1] or match[2]
                 occupied = any(letter in keys for id, keys in letters.items() if id != row.id)
                 assert letter in letters[row.id] or occupied, row.id
-
-
-def test_every_key_has_a_name_for_the_bar() -> None:
-    assert all(key.short for key in ALL if key not in CHAT)
-    assert all(len(key.short) <= 16 for key in ALL)
 
 
 async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, make_steps: Make) -> None:

@@ -23,11 +23,6 @@ async def ready(pilot: Any, engine: Any, **unavailable: str) -> None:
     await loaded(pilot, engine, **unavailable)
 
 
-async def ask_and_answer(pilot: Any, engine: Any, steps: Any) -> None:
-    """Ask the model to say something again, and have it answered."""
-    await ask(pilot, engine, "Say again: the lamp was lit at six, the lamp was out at nine.", steps)
-
-
 def rows(menu: Menu) -> list[str]:
     listed = menu.query_one(OptionList)
     return [str(listed.get_option_at_index(i).prompt) for i in range(listed.option_count)]
@@ -62,44 +57,35 @@ async def test_what_suits_the_model_comes_first_and_what_seldom_pays_last(make_c
         assert menu.size.height >= len(lines)
 
 
-async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
-        await ready(pilot, engine, lookahead="it needs tree attention. Load the model with --backend transformers.")
-        await pilot.press("f2")
-        lines = rows(app.screen)
-        at = next(i for i, row in enumerate(lines) if " lookahead " in row)
-        key, before = lines[at].split()[0], app.dialogue.method
-        await pilot.press(key)  # the menu stays open
-        assert app.dialogue.method == before
-        listed = app.screen.query_one(OptionList)
-        listed.highlighted = at
-        await pilot.pause()
-        assert about(app.screen).startswith("Needs tree attention. Load the model with --backend transformers.")
-
-
-async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
+async def test_what_cannot_run_says_why_and_a_group_of_it_takes_one_line(make_chat: Make, engine: Any) -> None:
     shut = [name for name, method in known_methods().items() if method.group in ("draft model", "trained")]
     assert len(shut) > 3
-    async with app.run_test(size=(100, 30)) as pilot:
-        await ready(pilot, engine, **dict.fromkeys(shut, NEEDS))
+    async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
+        tree = "it needs tree attention. Load the model with --backend transformers."
+        await ready(pilot, engine, lookahead=tree, **dict.fromkeys(shut, NEEDS))
         await pilot.press("f2")
         lines = rows(app.screen)
         assert "A smaller model  no draft model: ^o m finds one" in lines
         assert "Trained drafters  none loaded: ^o m lists those that fit" in lines
         assert not {word for row in lines for word in row.split()[1:3]} & set(shut)
-        # Keys and the cursor go on behind them.
-        last = lines[-1].split()[0]
-        await pilot.press(last)
-        assert app.dialogue.method == "jacobi"
-        await pilot.press("f2", "end")
+        at = next(i for i, row in enumerate(lines) if " lookahead " in row)
+        before = app.dialogue.method
+        await pilot.press(lines[at].split()[0])  # the menu stays open
+        assert app.dialogue.method == before
+        app.screen.query_one(OptionList).highlighted = at
+        await pilot.pause()
+        assert about(app.screen).startswith("Needs tree attention. Load the model with --backend transformers.")
+        await pilot.press("end")  # keys and the cursor go on behind them
         assert about(app.screen).startswith(known_methods()["jacobi"].summary)
+        await pilot.press(lines[-1].split()[0])
+        assert app.dialogue.method == "jacobi"
 
 
 def test_menu(picture: Make, engine: Any, make_steps: Make) -> None:
     async def before(pilot: Any) -> None:
         await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, mtp=NEEDS, pard=NEEDS)
-        await ask_and_answer(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
+        text = "the lamp was lit at six, the lamp was out at nine."
+        await ask(pilot, engine, f"Say again: {text}", make_steps(text))
         await pilot.press("f2")
 
     assert picture(before)

@@ -152,30 +152,13 @@ max_ngram = 4
 """
 
 
-@pytest.fixture
-def presets_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
-    (tmp_path / "settings.toml").write_text(HAIKU)
-    return tmp_path / "settings.toml"
-
-
 def held(name: str) -> Any:
     """The values of a preset, as the file has them."""
     return Layers(read()).presets.get(name)
 
 
-@pytest.fixture
-def app(presets_file: Path, engine: Any, dialogue: Any, make_chat: Callable[..., Any]) -> SpecchatApp:
-    return SpecchatApp(load_settings()[0], engine, None, dialogue.methods)
-
-
-async def ready(pilot: Any) -> None:
-    await loaded(pilot, pilot.app.dialogue.engine)
-
-
-async def test_a_preset_is_used_and_left(app: SpecchatApp, engine: Any) -> None:
-    async with app.run_test(size=(80, 24)) as pilot:
-        await ready(pilot)
+async def test_a_preset_is_used_and_left(start: Start, engine: Any) -> None:
+    async with chatting(start(HAIKU), engine, size=(80, 24)) as (app, pilot):
         app.actions.command("/set temperature=0.1 top_k=7")
         app.actions.command("/preset haiku")
         dialogue = app.dialogue
@@ -196,9 +179,8 @@ async def test_a_preset_is_used_and_left(app: SpecchatApp, engine: Any) -> None:
             app.actions.command("/preset haikuu")
 
 
-async def test_a_chat_becomes_a_preset(app: SpecchatApp) -> None:
-    async with app.run_test(size=(80, 24)) as pilot:
-        await ready(pilot)
+async def test_a_chat_becomes_a_preset(start: Start, engine: Any) -> None:
+    async with chatting(start(HAIKU), engine, size=(80, 24)) as (app, pilot):
         app.actions.command("/system Be kind.")
         await pilot.press("alt+i")
         assert isinstance(app.screen, TextScreen)
@@ -232,25 +214,22 @@ async def test_a_chat_becomes_a_preset(app: SpecchatApp) -> None:
         assert HAIKU.splitlines()[0] == read().path.read_text().splitlines()[0], "comments stay"
 
 
-def test_preset_picture(
-    picture: Callable[..., bool], presets_file: Path, engine: Any, dialogue: Any, make_chat: Callable[..., Any]
-) -> None:
-    presets_file.write_text(
-        f"{HAIKU}[presets.translator]\nsampling.temperature = 0.2\n"
-        'system = """You translate what you are given into plain English.\nKeep names.\nAnswer with the translation alone."""\n'
-    )
+TRANSLATOR = """[presets.translator]
+sampling.temperature = 0.2
+system = \"\"\"You translate what you are given into plain English.
+Keep names.
+Answer with the translation alone.\"\"\"
+"""
 
+
+def test_preset_picture(picture: Callable[..., bool], start: Start, engine: Any) -> None:
     async def before(pilot: Any) -> None:
-        await ready(pilot)
+        await loaded(pilot, engine)
         pilot.app.live.preset("translator")
         await pilot.press("alt+i")
         await workers_done(pilot)
 
-    def make(theme: str) -> SpecchatApp:
-        presets_file.write_text(f'theme = "{theme}"\n{presets_file.read_text()}')
-        return SpecchatApp(load_settings()[0], engine, None, dialogue.methods)
-
-    assert picture(before, make)
+    assert picture(before, lambda theme: start(f'theme = "{theme}"\n{TRANSLATOR}'))
 
 
 async def test_recommended_sampling(make_chat: Callable[..., Any], engine: Any) -> None:
