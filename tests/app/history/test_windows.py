@@ -143,6 +143,7 @@ class World:
         """Note the prompts that a window has shown."""
         id, prompts = exchange
         chat = self.kept.setdefault(id, KeptChat(prompts))
+        assert prompts[: len(chat.prompts)] == chat.prompts, "one window wrote over what another had kept"
         chat.prompts = prompts
         chat.deleted = {False}
 
