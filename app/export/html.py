@@ -231,9 +231,9 @@ def figures(answer: Answer, model: str = "", *, speeds: bool = True) -> str:
 
 def span(piece: str, ink: str, title: str, attributes: str = "") -> str:
     """Format text of a run in an ink."""
-    rest = piece.lstrip() or piece  # a gap shows where the run begins
-    gap = piece[: len(piece) - len(rest)]
-    return f'{text(gap)}<span class="run {ink}" title="{text(title)}"{attributes}>{text(rest)}</span>'
+    shown = text(piece)
+    rest = shown.lstrip() or shown  # a gap shows where the run begins
+    return f'{shown[: len(shown) - len(rest)]}<span class="run {ink}" title="{text(title)}"{attributes}>{rest}</span>'
 
 
 def legend(look: Look) -> str:

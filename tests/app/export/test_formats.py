@@ -121,12 +121,9 @@ def whole(chat: SavedChat, format: str, theme: str = "dark", colouring: Any = "l
 
 def parts(answer: Answer) -> list[str]:
     """Split an answer's text into the parts that have one colour each."""
-    out: list[str] = []
-    for run in answer.runs:
-        if run.carried:
-            out[-1] += run.text[: run.carried]
-        out.append(run.text[run.carried :])
-    return out
+    texts = [text for index in range(len(answer.runs)) for _, text in answer.own_pieces(index)]
+    assert "".join(texts) == answer.all_text
+    return texts
 
 
 class Page(HTMLParser):
