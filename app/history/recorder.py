@@ -170,11 +170,6 @@ class Recorder:
         self.track(chat.transcript).title = title
         self.note(chat)
 
-    def branch(self, chat: SavableChat, title: str) -> Transcript:
-        """Return a new chat with the entries of this one, which is saved first."""
-        self.note(chat)
-        return Transcript(list(chat.transcript.entries), chat.transcript.system, track=ChatTrack(title))
-
     def track(self, transcript: Transcript) -> ChatTrack:
         if transcript.track is None:
             transcript.track = ChatTrack()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.chat.entries import Answer, Notice
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats, chat_settings, resume_settings
@@ -86,24 +86,6 @@ def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats
     keep(recorder, dialogue)
     assert chats.open(chats.find().id).transcript.answers()[0].text == answer.text
     assert chats.open(chats.find().id).transcript.answers()[0].reason == "cancelled"
-
-
-def test_a_branch_has_copies_of_its_beginning(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
-    say("Shared")
-    before = dialogue.transcript
-    dialogue.transcript = recorder.branch(dialogue, "The other way")
-    keep(recorder, dialogue)
-    assert [row.title for row in chats.newest()] == ["The other way", "Shared"]
-    say("On")
-    recorder.note(dialogue)
-    dialogue.transcript = before
-    say("Elsewhere")
-    keep(recorder, dialogue)
-    titles = {row.title: row.id for row in chats.newest()}
-    assert [e.text for e in chats.open(titles["The other way"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "On"]
-    assert [e.text for e in chats.open(titles["Shared"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "Elsewhere"]
-    assert chats.store.db.execute("SELECT chat, count(*) FROM entries GROUP BY chat").fetchall() == [(1, 4), (2, 4)]
-    assert {hit.chat.id for hit in chats.search("Shared")} == {1, 2}
 
 
 def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, dialogue: Dialogue, say: Say) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder, snapshot
@@ -140,7 +141,8 @@ def test_damaged_steps_leave_the_text(recorder: Recorder, chats: Chats, dialogue
 def test_deleted_chats_are_purged(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
     say("The lighthouse")
     before = dialogue.transcript
-    dialogue.transcript = recorder.branch(dialogue, "")
+    keep(recorder, dialogue)
+    dialogue.transcript = Transcript(list(before.entries))  # another chat that begins so
     keep(recorder, dialogue)
     branch = chats.find().id
     dialogue.transcript = before
