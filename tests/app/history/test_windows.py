@@ -32,8 +32,6 @@ _processes.set_forkserver_preload([run.__module__])
 
 
 class Window:
-    """A window seen from outside."""
-
     def __init__(self, file: Path) -> None:
         self._pipe, theirs = _processes.Pipe()
         self._process = _processes.Process(target=run, args=(theirs, file), daemon=True)
@@ -66,7 +64,6 @@ class Window:
 
 @contextmanager
 def windows(file: Path) -> Iterator[Callable[[], Window]]:
-    """Makes windows; none is left over."""
     forkserver.ensure_running()  # now: in an app's test there is no standard error that it could take over
     started: list[Window] = []
 
@@ -89,7 +86,6 @@ class KeptChat:
     deleted: set[bool] = field(default_factory=lambda: {False})
 
     def check(self, title: str, deleted: bool) -> None:
-        """Compare it with what a list has."""
         assert not self.titles or title in self.titles
         assert deleted in self.deleted
 
@@ -140,7 +136,6 @@ class World:
         return "new", next(self.names)
 
     def took(self, exchange: tuple[int, list[str]]) -> None:
-        """Note the prompts that a window has shown."""
         id, prompts = exchange
         chat = self.kept.setdefault(id, KeptChat(prompts))
         assert prompts[: len(chat.prompts)] == chat.prompts, "one window wrote over what another had kept"

@@ -45,7 +45,6 @@ class Window:
         return self.ask(text)
 
     def go_on(self, id: int, text: str) -> tuple[int, list[str]]:
-        """Open a chat and ask something in it."""
         with Store(self.file) as store:
             self.dialogue.transcript = Chats(store).open(id).transcript
         return self.ask(text)
@@ -91,7 +90,6 @@ class Window:
 
 
 def run(pipe: Connection, file: Path) -> None:
-    """Do what the pipe says until it is to quit."""
     window = Window(file)
     name = ""
     while name != "quit":
