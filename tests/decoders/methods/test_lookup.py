@@ -177,34 +177,25 @@ def test_of_a_match_near_the_end_the_loop_is_drafted() -> None:
 MORE = st.lists(st.integers(0, 30), min_size=1, max_size=80)
 
 
-def check_tree(drafter: Fusion, tree: Tree, nodes: int, room: int) -> None:
-    """Within its bounds, no equal siblings, and probabilities that are probabilities, in falling order."""
-    assert len(tree) <= nodes
-    assert max(tree.depths()) <= room
-    assert all(parent < node for node, parent in enumerate(tree.parents))
-    assert tree.parents.count(ROOT) == 1
-    siblings = list(zip(tree.parents, tree.tokens, strict=True))
-    assert len(set(siblings)) == len(siblings)
-    reached = drafter.probabilities
-    assert len(reached) == len(tree)
-    assert reached == sorted(reached, reverse=True)
-    assert reached[-1] > 0
-    below = [0.0] * len(tree)
-    for node in range(1, len(tree)):
-        below[tree.parents[node]] += reached[node]
-    assert all(children <= parent + 1e-12 for children, parent in zip(below, reached, strict=True))
-
-
 @cases(300)
 @given(st.one_of(FEW, MORE), st.integers(1, 24), st.integers(0, 20), st.booleans(), st.integers(0, FREQUENT))
 def test_the_tree_keeps_its_bounds(text: list[int], nodes: int, room: int, branching: bool, frequent: int) -> None:
+    """No equal siblings, and probabilities that are probabilities, in falling order."""
     drafter = fusion(nodes=nodes, frequent=frequent)
     tree = drafter.draft(drafting(text, room, branching, eos=[2]))
     assert tree.tokens[0] == text[-1]
-    check_tree(drafter, tree, nodes, room)
+    assert len(tree) <= nodes
+    assert max(tree.depths()) <= room
+    assert all(parent < node for node, parent in enumerate(tree.parents))
     assert all(parent <= 0 or tree.tokens[parent] != 2 for parent in tree.parents)  # nothing after EOS
-    if not branching:
-        assert tree.parents == list(range(ROOT, len(tree) - 1))
+    assert branching or tree.parents == list(range(ROOT, len(tree) - 1))
+    siblings = list(zip(tree.parents, tree.tokens, strict=True))
+    assert len(set(siblings)) == len(siblings) == len(drafter.probabilities)
+    reached, below = drafter.probabilities, [0.0] * len(tree)
+    assert reached == sorted(reached, reverse=True)
+    for node in range(1, len(tree)):
+        below[tree.parents[node]] += reached[node]
+    assert all(children <= parent + 1e-12 for children, parent in zip(below, reached, strict=True))
 
 
 @cases(300)

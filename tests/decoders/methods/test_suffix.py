@@ -106,18 +106,16 @@ def published(text: list[int], params: SuffixParams, room: int) -> list[tuple[fl
     return drafts
 
 
+CHOICES: dict[str, list[Any]] = {
+    "factor": [0.5, 1.0, 2.0, 4.0],
+    "floor": [0.0, 0.1, 0.4],
+    "tree": [False, True],
+    "nodes": [1, 4, 12, 64],
+}
+
+
 @cases(150)
-@given(
-    TEXT,
-    st.builds(
-        SuffixParams,
-        factor=st.sampled_from([0.5, 1.0, 2.0, 4.0]),
-        floor=st.sampled_from([0.0, 0.1, 0.4]),
-        tree=st.booleans(),
-        nodes=st.sampled_from([1, 4, 12, 64]),
-    ),
-    st.integers(0, 8),
-)
+@given(TEXT, st.builds(SuffixParams, **{name: st.sampled_from(c) for name, c in CHOICES.items()}), st.integers(0, 8))
 def test_the_draft_promises_most_of_all_lengths_of_the_match(text: list[int], params: SuffixParams, room: int) -> None:
     drafts = published(text, params, room)
     most = max((promised for promised, _ in drafts), default=0.0)
@@ -214,14 +212,12 @@ def begin(model: ToyModel, prompt: list[int], count: int, **params: Any) -> Gene
     return Generation(Conversation(model), prompt, "lookahead", settings=params, max_tokens=count)
 
 
+KINDS = st.sampled_from([(3, False), (9, True), (40, False)])
+"""Size of a vocabulary, and whether answers end."""
+
+
 @cases(60, 25)
-@given(
-    st.integers(0, 10**6),
-    st.integers(1, 3),
-    st.integers(1, 7),
-    st.integers(2, 6),
-    st.sampled_from([(3, False), (9, True), (40, False)]),
-)
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 7), st.integers(2, 6), KINDS)
 def test_every_pooled_ngram_is_a_true_continuation(seed: int, memory: int, window: int, n: int, kind: tuple[int, bool]) -> None:
     """A memory of m tokens makes each m + 1 tokens in a row what the target says."""
     model = ToyModel(seed, memory=memory, vocabulary=kind[0], ends=kind[1])

@@ -254,9 +254,9 @@ def wanted(tokens: list[int], masks: int) -> torch.Tensor:
     return logits[-masks - 1 :]
 
 
-def test_each_position_is_what_transformers_says_behind_the_masks(models: tuple[Model, Model]) -> None:
+def test_each_position_is_what_transformers_says_behind_the_masks_which_leave_nothing(models: tuple[Model, Model]) -> None:
     target, draft = models
-    generation = Generation(Conversation(target, draft_model=draft), encode_prompt(target, PROMPT), "pard", max_tokens=64)
+    generation = Generation(Conversation(target, draft_model=draft), encode_prompt(target, PROMPT), "pard", max_tokens=16)
     drafter: Any = generation.drafter
     # The first round takes in the prompt, later ones what was accepted.
     for _ in range(2):
@@ -264,26 +264,16 @@ def test_each_position_is_what_transformers_says_behind_the_masks(models: tuple[
         scores, _ = drafter._proposer._scores[0]
         torch.testing.assert_close(scores.logits, wanted(generation.tokens, POSITIONS - 1), atol=1e-3, rtol=1e-3)
         generation.advance()
-
-
-def test_masks_leave_nothing_in_the_cache(models: tuple[Model, Model]) -> None:
-    target, draft = models
-    prompt = encode_prompt(target, PROMPT)
-    generation = Generation(Conversation(target, draft_model=draft), prompt, "pard", settings={"tokens": 4}, max_tokens=12)
     assert max(step.accepted for step in generation) > 1
-    drafter: Any = generation.drafter
     session = drafter._proposer.session
     held = list(session.tokens)
-    assert len(held) > len(prompt) + 4
-    assert held == list(generation.tokens)[: len(held)]
+    assert held == list(generation.tokens)[: len(held)] != []
     torch.testing.assert_close(session.evaluate([70], [-1]).logits, wanted([*held, 70], 0), atol=1e-3, rtol=1e-3)
 
 
 def test_other_draft_models_are_refused(builtin_model: Model) -> None:
     with pytest.raises(UserError, match=r"needs a PARD draft model.*\.$"):
         answered(builtin_model, PROMPT, "pard", draft=builtin_model)
-    with pytest.raises(UserError, match="needs a draft model"):
-        answered(builtin_model, PROMPT, "pard")
 
 
 ADDED = ("<|tool|>", "<|result|>")
