@@ -243,7 +243,7 @@ class Talk:
                 return self.prompt
         return new
 
-    def ask(self, way: Way, switches: Sequence[Way]) -> None:
+    def ask(self, start: Way, switches: Sequence[Way]) -> None:
         """Ask for an answer that begins in one way, and compare."""
         rng, world, prompt = self.rng, self.world, self.next_prompt()
         sampling, constraint = rng.choice(SAMPLINGS), rng.choice(("", "", *world.constraints))
@@ -253,10 +253,10 @@ class Talk:
             eos = (rng.choice(whole),)
         limit = rng.choice((TOKENS, TOKENS, rng.randint(1, TOKENS)))
         expected = whole[: next((i for i, token in enumerate(whole, 1) if token in eos), len(whole))][:limit]
-        case = f"{way}, {sampling}, {constraint}, {eos}: {prompt}"
+        case = f"{start}, {sampling}, {constraint}, {eos}: {prompt}"
         world.model.info = replace(world.model.info, eos_ids=eos)
         options: dict[str, Any] = {"sampling": sampling, "constraint": world.constraints.get(constraint), "max_tokens": limit}
-        generation = Generation(self.conversation, prompt, way[0], settings=way[1], **options)
+        generation = Generation(self.conversation, prompt, start[0], settings=start[1], **options)
         ends, switching = rng.randint(1, 60), rng.random() < 0.4
         while generation.finish_reason is None:
             step = generation.advance()

@@ -26,6 +26,7 @@ from ...fakes.answers import answered, one_by_one
 from ...fakes.constraints import json_schema, regex
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.thinkers import ANSWER, FAMILIES, THOUGHT, UNSAID, thinker
+from ..test_thoughts import HI, parted
 from .cases import CONSTRAINTS, an_object, prompts, valid
 
 MOST = 120 if FULL else 48
@@ -110,20 +111,9 @@ def test_what_the_grammar_writes_is_counted_apart(builtin_model: Model, draft_mo
     assert conversation.session.length in (len(generation.tokens) - 1, len(generation.tokens) - 1 - len(steps[-1].tokens))
 
 
-HI = [{"role": "user", "content": "Hi"}]
 METHODS = ("greedy", "lookup", "recycle", "jacobi") if FULL else ("lookup",)
 MARKED = [*(name for name in FAMILIES if name != "told"), "unsaid"] if FULL else ["opens", "unsaid"]
 """Families whose marks are tokens: a thought that is opened by spelling its mark out would break the constraint."""
-
-
-def parts(generation: Generation) -> tuple[str, str]:
-    pieces = ["", ""]
-    for step in generation:
-        at = 0
-        for part, characters, _ in step.spans or [[0, len(step.text), 0]]:
-            pieces[part] += step.text[at : at + characters]
-            at += characters
-    return pieces[1], pieces[0]
 
 
 @pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
@@ -136,7 +126,7 @@ def test_the_answer_alone_is_constrained(name: str, runtime: str) -> None:
         for pattern, expected in ((r"Yes, [0-9]+\.", ANSWER), (r"(No|Never), [0-9]{2}!", None)):
             prompt = encode_prompt(model, HI, variables=variables)
             generation = Generation(conversation, prompt, method, max_tokens=60, constraint=regex(pattern))
-            thought, answer = parts(generation)
+            thought, answer = parted([*generation])
             assert thought == THOUGHT, (method, thought, answer)
             assert generation.valid, (method, pattern, answer, generation.finish_reason)
             assert expected is None or answer == expected
@@ -159,7 +149,7 @@ def test_what_a_constraint_spells_is_no_mark(name: str, runtime: str) -> None:
             for method in METHODS:
                 prompt = encode_prompt(model, HI)
                 generation = Generation(conversation, prompt, method, max_tokens=150, constraint=constraint)
-                _, answer = parts(generation)
+                _, answer = parted([*generation])
                 assert generation.valid, (text, constraint, method, answer)
                 assert (answer if constraint.kind == "regex" else json.loads(answer)) == expected
     conversation.close()

@@ -163,37 +163,30 @@ def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft
     assert sum(then[name] for name in arms) < 0.05 * sum(then.values())
 
 
-def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "file", tmp_path / "cache" / "auto.json")
-    monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
-    model = looping()
+def test_figures_are_kept_for_the_next_time_and_a_damaged_file_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, model = tmp_path / "auto.json", looping()
     context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)
-    loaded = figures.load_figures(context)
+    monkeypatch.setattr(figures, "file", file)
+
+    def load() -> figures.TargetFigures:
+        monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
+        return figures.load_figures(context)
+
+    for damaged in ("", "[]", '{"KEY": {"methods": {"new": {"draft": "x"}}}}'):
+        file.write_text(damaged.replace("KEY", figures._key(context)), "utf-8")
+        loaded = load()
+        assert not loaded.costs.known
+        assert not any(loaded.rounds.values())
     for _ in range(3):
         loaded.costs.learn(1, 1.0)
     loaded.learn("new", "draft", 5, 2.0, 2.0)
     loaded.reading["draft"] = 0.5
     figures.save_figures(context, loaded)
-    monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
-    read = figures.load_figures(context)
+    read = load()
     assert read is not loaded
     assert (read.rounds, read.reading) == (loaded.rounds, loaded.reading)
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"KEY": {"methods": {"new": {"draft": "x"}}}}'])
-def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = looping()
-    context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)
-    monkeypatch.setattr(figures, "file", tmp_path / "auto.json")
-    monkeypatch.setattr(figures, "_loaded", WeakKeyDictionary())
-    (tmp_path / "auto.json").write_text(text.replace("KEY", figures._key(context)), "utf-8")
-    loaded = figures.load_figures(context)
-    assert not loaded.costs.known
-    assert not any(loaded.rounds.values())
-    for _ in range(3):
-        loaded.costs.learn(1, 1.0)
-    figures.save_figures(context, loaded)
-    assert figures._read_file()[figures._key(context)]["reading"] == {}
 
 
 BEAM_TOKENS = 24

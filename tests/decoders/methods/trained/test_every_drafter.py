@@ -32,10 +32,8 @@ from ....fakes.drafters.heads import cyclic_target, right_head
 from ....fakes.drafters.mtp_files import FAMILIES, mtp_folder, mtp_target
 from ....fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, room
 from ....fakes.models.tiny import network
-from ...worlds import LLAMA, WORLDS
+from ...worlds import DEEP, LLAMA, WIDE, WORLDS
 
-DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
-WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
 TREES = {"eagle": DEEP, "mtp": DEEP, "medusa": WIDE, "dflash": WIDE}
 SAMPLED = Sampling(temperature=0.8, seed=11)
 MOST = 24 if FULL else 6
