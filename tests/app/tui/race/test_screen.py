@@ -346,7 +346,7 @@ async def test_a_head_a_draft_model_fusion_and_plain_decoding_race(
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     with EngineClient() as client:
         client.load(ModelSelection("builtin", device="cpu", backend=backend, draft_model=drafts))
-        app = SpecchatApp(with_command_line(Settings(), {"max_tokens": 48, "draft_model": drafts}), client)
+        app = SpecchatApp(with_command_line(Settings(), {"max_tokens": 24, "draft_model": drafts}), client)
         async with app.run_test(size=(150, 40)) as pilot:
             await until(pilot, lambda: app.dialogue.phase == "ready")
             assert app.dialogue.info.backend == backend
