@@ -34,8 +34,12 @@ TEXT = (
 )
 """The answer: it explains the picture, and both a draft model and a lookup guess it well."""
 PROMPT = f"Repeat this text exactly: {TEXT}"
+BEGINNING = f"{TEXT}\n\n{TEXT}\n\nA small model"
+"""The prompt for a base model, which continues a text."""
 NEXT = "Turn this into a JSON array: lantern, compass, telescope, notebook"
 """Message in the input box at the end."""
+NEXT_BEGINNING = "Rivers of Europe:\n- Danube\n- Rhine\n-"
+"""The same for a base model."""
 
 PLAIN = "Plain decoding: one pass through the model, one token."
 GUESSES = {"draft": "A draft model guesses ahead", "lookup": "Guesses from the text so far"}
@@ -166,7 +170,7 @@ class Tour:
 
     def clear_box(self) -> None:
         """Remove the tour's message from the input box, unless the user has changed it."""
-        if self.host.box.text == NEXT:
+        if self.host.box.text in (NEXT, NEXT_BEGINNING):
             self.host.box.put("")
 
     # The steps
@@ -182,13 +186,13 @@ class Tour:
         await self._until(lambda: self.dialogue.phase != "loading")
         if self.dialogue.phase != "ready":
             raise TourOver("no model is loaded.")
-        if self.dialogue.info.server or self.dialogue.completes:
-            raise TourOver("it needs a chat model on this machine. Load one with /model builtin.")
+        if self.dialogue.info.server:
+            raise TourOver("it needs a model on this machine. Load one with /model builtin.")
 
     async def _one_by_one(self) -> None:
         self._switch(suggest_methods(self.dialogue)[0])
         self._set_pace(1 / PLAIN_BEAT)
-        self.dialogue.submit(PROMPT)
+        self.dialogue.submit(BEGINNING if self.dialogue.completes else PROMPT)
         self._answer = self.dialogue.answer
         self._screen.add_class("-tour")
         self.host.view.follow()
@@ -242,7 +246,7 @@ class Tour:
     async def _hand_over(self, fast: str) -> None:
         box, keymap = self.host.box, self.host.live.keymap
         if not box.text.strip():
-            box.put(NEXT)
+            box.put(NEXT_BEGINNING if self.dialogue.completes else NEXT)
         self._text = box.text
         self._give_back()
         switch, race, keys = (shown_keys(id, keymap) for id in ("next_method", "race", "help"))
