@@ -129,7 +129,12 @@ PACE = Action(
     letter="c",
 )
 DRAFT_SHORTER = Action(
-    "draft_shorter", "Shorter drafts, even in the middle of an answer", "ctrl+down", "shorter drafts", repeat="draft"
+    "draft_shorter",
+    "Shorter drafts, even in the middle of an answer",
+    "ctrl+down",
+    "shorter drafts",
+    letter="minus",
+    repeat="draft",
 )
 DRAFT_LONGER = Action(
     "draft_longer",
