@@ -65,11 +65,10 @@ def compare_heads(backend: str, runs: int) -> None:
     engine_seconds(backend, "builtin-eagle")  # files are in memory from here on
     rows: dict[str, list[tuple[float, float]]] = {"without": [], "with": [], "head adds": []}
     for run in range(runs):
-        pair = {}
         for name in ("without", "with") if run % 2 else ("with", "without"):
-            pair[name] = engine_seconds(backend, *(["builtin-eagle"] if name == "with" else []))
-            rows[name].append(pair[name])
-        rows["head adds"].append((pair["with"][0] - pair["without"][0], pair["with"][1] - pair["without"][1]))
+            rows[name].append(engine_seconds(backend, *(["builtin-eagle"] if name == "with" else [])))
+        (clock, processor), (with_clock, with_processor) = rows["without"][-1], rows["with"][-1]
+        rows["head adds"].append((with_clock - clock, with_processor - processor))
     for name, pairs in rows.items():
         for what, seconds in zip(("clock", "processor"), zip(*pairs, strict=True), strict=True):
             low, middle, high = statistics.quantiles(seconds, n=4)
