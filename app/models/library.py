@@ -98,7 +98,7 @@ class Library:
         except UserError:
             raise
         except Exception as error:  # others' files: nothing in them may end the list
-            raise UserError(f"Cannot read the vocabulary of {path} ({type(error).__name__}).") from None
+            raise UserError(f"Cannot read the vocabulary of {path} ({type(error).__name__}). Download it again.") from None
 
 
 def _state(path: Path) -> tuple[tuple[int, int], ...]:

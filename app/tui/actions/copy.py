@@ -102,7 +102,7 @@ class Copier:
             self.copy_code()
             return
         if words:
-            raise UserError("/copy copies the marked message or the last answer; /copy code copies a block of code.")
+            raise UserError("/copy takes nothing (the marked message or the last answer) or code (a block of code).")
         marked, last = self.host.view.mark.entry, self._answers()[-1:]
         if isinstance(marked, Prompt):
             self.text(marked.text, "your message")

@@ -52,7 +52,7 @@ class ExternalEditor:
                 file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
                 if code := self._run([*command, str(file)]):
                     ending = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
-                    raise UserError(f"{name} {ending}, so its text was not used.")
+                    raise UserError(f"{name} {ending}, so its text was not used. Your message is as it was.")
                 return as_text(file.read_bytes()).replace("\r\n", "\n").removesuffix("\n")  # the last one is the editor's
         except OSError as error:
             raise UserError(f"Could not run {name} ({error.strerror}). Choose another editor.") from None
