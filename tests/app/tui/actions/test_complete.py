@@ -255,7 +255,7 @@ CORRECTABLE = {
     "/export nowhere/chat.html": "No such file or directory",
     "/open": "/open takes one chat saved",
     "/open nothing.json": "Cannot read nothing.json",
-    "/copy everything": "/copy code copies a block",
+    "/copy everything": "/copy takes nothing",
     "/model a b": "/model takes one name",
 }
 """Commands after one answer, which stay in the box to be corrected."""
