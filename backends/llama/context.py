@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...errors import UserError
 from ..base import PREFILL_CHUNK
-from .hidden_states import layer_inputs, next_states
+from .hidden_states import LayerOutputs, layer_inputs, next_states
 from .library import errors, last_error, library
 
 PAD = 256
@@ -114,6 +114,8 @@ class Weights:
         """Whether some layers keep a state that each token overwrites."""
         self.least = 1
         """Fewest tokens that a context must hold to read a text as the model's own does (see `least_context`)."""
+        self.outputs = False
+        """Whether layers' outputs are read, as llama.cpp does not note their inputs."""
 
     @property
     def file_type(self) -> str:
@@ -188,6 +190,7 @@ class LlamaContext:
         batch: most tokens in a pass.
         other: a context of the model whose embeddings and LM head these weights use, if they have none.
         mtp: run the model's MTP layer, not its others.
+        outputs: reads the layers' outputs in each pass, for taps whose inputs llama.cpp does not note.
 
     Raises:
         UserError: there is not enough memory.
@@ -204,9 +207,11 @@ class LlamaContext:
         batch: int = PREFILL_CHUNK,
         other: LlamaContext | None = None,
         mtp: bool = False,
+        outputs: LayerOutputs | None = None,
     ) -> None:
         lib = self.lib = weights.lib
         self.weights = weights
+        self._outputs = outputs
         self.rows = rows or sequences
         params = lib.llama_context_default_params()
         params.n_ctx = padded(size)
@@ -223,6 +228,8 @@ class LlamaContext:
         params.swa_full = True
         if mtp:
             params.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
+        if outputs is not None:
+            params.cb_eval = self._asked = lib.ggml_backend_sched_eval_callback(outputs)  # which must live as long
         if other is not None:
             params.ctx_other = other.handle
             self._other = other  # which must outlive this
@@ -283,6 +290,8 @@ class LlamaContext:
         if scored:
             self._wanted[scored] = 1
         self._batch.n_tokens = n
+        if self._outputs is not None:
+            self._outputs.begin()
         return int(self.lib.llama_decode(self.handle, self._batch))
 
     def _row(self, mask: int) -> tuple[int, int]:
@@ -316,7 +325,7 @@ class LlamaContext:
                 following[0](self.handle, True, False)
             elif tap == self.weights.layers:
                 self.lib.llama_set_embeddings(self.handle, True)
-            else:
+            elif self._outputs is None:
                 assert functions is not None  # checked at load
                 functions[0](self.handle, tap, True)
 
@@ -327,6 +336,8 @@ class LlamaContext:
             address = following[1](self.handle)
         elif tap == self.weights.layers:
             address = ctypes.cast(self.lib.llama_get_embeddings(self.handle), ctypes.c_void_p).value
+        elif self._outputs is not None:
+            address = self._outputs.address(tap, rows)
         else:
             assert functions is not None  # checked at load
             address = functions[1](self.handle, tap)

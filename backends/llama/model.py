@@ -27,7 +27,7 @@ from ..pass_times import given_curve
 from ..proof_text import proof_text
 from ..rounding import ticking
 from .context import Runtime, Weights
-from .hidden_states import copy_embeddings, refusal, states_unavailable
+from .hidden_states import LayerOutputs, copy_embeddings, refusal, states_unavailable
 from .library import library
 from .options import FLASH, check_memory, choose_runtime, device_name, least_context, usual_context
 from .prove import PASSES, SIZE, Prover, states_work
@@ -77,11 +77,16 @@ class LlamaModel(CodecModel):
         # Of models whose MTP layer is loaded, the last states come by the setup that was tried with it.
         tried = trial in self._tried or (trial == "last" and self.weights.all_last)
         if taps and self.info.capabilities.states and not tried:
-            architecture = self.header.architecture
-            if not trial_succeeds(trial, architecture, Path(self.info.path)):
-                raise UserError(states_unavailable(architecture))
+            architecture, file = self.header.architecture, Path(self.info.path)
+            if not trial_succeeds(trial, architecture, file):
+                if trial == "last" or not LayerOutputs.readable() or not trial_succeeds("last", architecture, file):
+                    raise UserError(states_unavailable(architecture))
+                self.weights.outputs = True
+                self.untrue_states = states_unavailable(architecture)
             self._tried.add(trial)
             self._states_proven = False
+        if self.weights.outputs and 0 in taps:  # which is no layer's output
+            raise UserError(states_unavailable(self.header.architecture))
         return super().tapped(taps)
 
     @property
@@ -108,7 +113,7 @@ class LlamaModel(CodecModel):
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a new context."""
         weights = self.weights
-        taps = range(0 if "inputs" in self._tried else weights.layers, weights.layers + 1)
+        taps = range(int(weights.outputs) if "inputs" in self._tried else weights.layers, weights.layers + 1)
         session = self._loaded.open_session(self.runtime, SIZE, alike=self._alike, taps=taps)
         return states_work(session, self.proof_ids(SIZE), weights.width, self.info.capabilities.tree)
 

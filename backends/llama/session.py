@@ -22,6 +22,7 @@ from ..sessions.chain import ChainSession, ReturningSession
 from ..sessions.states import States, TreeStates
 from ..sessions.tree import TreeSession
 from .context import LlamaContext, Runtime, Weights, alive
+from .hidden_states import LayerOutputs
 from .library import last_error
 from .options import sequences
 from .sequences import LeafNode, Sequences
@@ -300,19 +301,24 @@ class Contexts:
     header: Header
     """Metadata of its file."""
 
-    def open(self, runtime: Runtime, size: int, *, sequences: int, rows: int | None = None) -> LlamaContext:
+    def open(
+        self, runtime: Runtime, size: int, *, sequences: int, rows: int | None = None, taps: Sequence[int] = ()
+    ) -> LlamaContext:
         """Open a context of `size` tokens or more (see `least_context`).
 
         Raises:
             UserError: there is not enough memory.
         """
-        return LlamaContext(self.weights, runtime, max(size, self.weights.least), sequences, rows=rows)
+        weights = self.weights
+        inner = {tap for tap in taps if tap < weights.layers}
+        outputs = LayerOutputs(inner, weights.width, PREFILL_CHUNK) if inner and weights.outputs else None
+        return LlamaContext(weights, runtime, max(size, weights.least), sequences, rows=rows, outputs=outputs)
 
     def open_session(
         self, runtime: Runtime, size: int, *, alike: bool, taps: Sequence[int] = ()
     ) -> LlamaSession | LlamaHybridSession:
         """Open a session that verifies drafts, in a new context; `alike` as in `LlamaSession`."""
         if self.weights.recurrent:
-            return LlamaHybridSession(self.open(runtime, size, sequences=1, rows=HYBRID_ROWS), size, taps)
+            return LlamaHybridSession(self.open(runtime, size, sequences=1, rows=HYBRID_ROWS, taps=taps), size, taps)
         leaves = sequences(self.weights.vocabulary)
-        return LlamaSession(self.open(runtime, size, sequences=leaves), size, alike, taps)
+        return LlamaSession(self.open(runtime, size, sequences=leaves, taps=taps), size, alike, taps)
