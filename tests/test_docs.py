@@ -17,6 +17,8 @@ from specchat.app.tui.actions.dispatch import COMMANDS
 from specchat.benchmarks import gpu
 from specchat.builtin.recipe import train_eagle
 
+from .pages import pages
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")), ROOT / "benchmarks" / "RESULTS.md"]
 
@@ -137,3 +139,8 @@ def test_modules_exist(page: Path) -> None:
     assert [
         name for name, at in files.items() if not (at / "__main__.py").exists() and not at.with_suffix(".py").exists()
     ] == []
+
+
+def test_generated_tables_are_written() -> None:
+    for page, text in pages():
+        assert page.read_text(encoding="utf-8") == text, "write it again: python -m specchat.tests.pages"

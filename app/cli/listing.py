@@ -1,23 +1,16 @@
-"""Output of `specchat methods` and `specchat locate`. `python -m specchat.app.cli.listing` writes the tables of docs/methods.md
-and docs/settings.md; a test compares them."""
+"""Output of `specchat methods` and `specchat locate`."""
 
 from __future__ import annotations
 
-import re
 import shutil
-import sys
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 from ...engine.catalog import broken, describe, get
 from ...errors import UserError, did_you_mean
 from ...option import Option, declared_options
 from ..settings import locations
-from ..settings.fields import OPTIONS
 from .options import print_json
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 WIDEST = 100
 """Width of the text: longer lines are hard to read, however wide the terminal."""
@@ -65,22 +58,3 @@ def print_locations(name: str | None) -> None:
         print(paths[name])
     else:
         raise UserError(f"There is no location {name!r}: {did_you_mean(name, paths)}")
-
-
-def pages() -> Iterator[tuple[Path, str]]:
-    """Yield the pages with a table that the code generates, and their text."""
-    methods = [f"| `{method['name']}` | {method['summary']} | {method['pays']} |" for method in describe()]
-    settings = [f"| `{key}` | {option.help} | {option.when} |" for key, option in OPTIONS.items()]
-    for name, head, rows in (
-        ("methods.md", "| method | what it does | when it pays |", methods),
-        ("settings.md", "| setting | what it is | a change applies |", settings),
-    ):
-        before, _, after = (DOCS / name).read_text(encoding="utf-8").partition(head)
-        after = re.sub(r"^\n(\|.*\n)*", "", after)
-        yield DOCS / name, "\n".join((f"{before}{head}", "|---|---|---|", *rows, after))
-
-
-if __name__ == "__main__":
-    for page, text in pages():
-        page.write_text(text, encoding="utf-8")
-        sys.stdout.write(f"{page} is written\n")

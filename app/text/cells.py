@@ -41,9 +41,6 @@ terminal that does not join them for many."""
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("\r\n|[\r\x85\u2028\u2029]")
 
-WORD = re.compile(r"\w+|\s+|[^\w\s]+")
-"""Selection of a double click: a word, or the characters between two."""
-
 
 FOLDED = "[\u2063"
 """Begins what stands for a long text in the input box: a bracket, and a separator that no key types. It is never drawn."""
@@ -163,11 +160,6 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(cluster_width(text[start:end]) for start, end in graphemes(text))
-
-
-def word_at(text: str, at: int) -> tuple[int, int]:
-    """Start and end of the word at an index of a line."""
-    return next((match.span() for match in WORD.finditer(text) if match.end() > at), (len(text), len(text)))
 
 
 def fit(text: str, cells: int) -> str:

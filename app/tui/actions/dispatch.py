@@ -1,20 +1,16 @@
-"""Actions of the table, run by keys, slash commands and the help. `python -m specchat.app.tui.actions.dispatch` writes
-docs/keys.md."""
+"""Actions of the table, run by keys, slash commands and the help."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TypeVar
 
 from ....errors import UserError, did_you_mean
 from ...race.entry import split_prompt
 from ...settings.actions import ACTIONS, BY_ID, Action
-from ...settings.keymap import GROUPS, every_way
 from ..host import Host
 
 Registered = TypeVar("Registered", bound=Callable[..., object])
@@ -140,29 +136,3 @@ class Actions:
         """Put a command into the input box, where its arguments are completed."""
         self.host.box.bring(f"/{row.command} ")
         self.host.box.focus()
-
-
-# docs/keys.md
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "keys.md"
-
-
-def page() -> str:
-    """Write the page: its introduction as it stands, and the tables."""
-    lines = [PAGE.read_text(encoding="utf-8").partition("\n## ")[0].rstrip()]
-    for heading, keys in GROUPS.items():
-        lines += [f"\n## {heading}\n", "| key | does | id |", "|---|---|---|"]
-        lines += [f"| {_cell(every_way(key, {}))} | {_cell(key.what)} | `{key.id}` |" for key in keys]
-    lines += ["\n## Commands\n", "Tab completes a command and what follows it. Words in capitals stand for what you type."]
-    lines += ["\n| command | does |", "|---|---|"]
-    lines += [f"| `/{_cell(row.slash)}` | {_cell(row.what)} |" for row in COMMANDS]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"{PAGE} is written\n")

@@ -1,15 +1,14 @@
-"""A text area that moves by visible characters, however many code points they have, and selects whole words."""
+"""A text area that moves by visible characters, however many code points they have."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.widgets import TextArea
-from textual.widgets.text_area import Location, Selection
+from textual.widgets.text_area import Location
 
-from ...text.cells import graphemes, word_at
+from ...text.cells import graphemes
 
 
 def next_stop(text: str, at: int, step: int) -> int:
@@ -20,7 +19,7 @@ def next_stop(text: str, at: int, step: int) -> int:
 
 
 class TextBox(TextArea):
-    """Textual's text area; left, right and backspace take whole characters, a double click a word."""
+    """Textual's text area; left, right and backspace take whole characters."""
 
     DEFAULT_CSS = """
     TextBox {
@@ -47,11 +46,3 @@ class TextBox(TextArea):
         row, column = self.cursor_location
         line = self.document.get_line(row)
         return (row, next_stop(line, column, 1)) if column < len(line) else super().get_cursor_right_location()
-
-    async def _on_click(self, event: events.Click) -> None:
-        event.prevent_default()  # Textual's double click selects everything
-        if event.chain >= 2:
-            row, column = self.get_target_document_location(event)
-            line = self.document.get_line(row)
-            start, end = word_at(line, column) if event.chain == 2 else (0, len(line))
-            self.selection = Selection((row, start), (row, end))

@@ -47,7 +47,6 @@ MARGIN = 3
 SLICE = 0.05
 """Longest time to render Markdown before the screen gets its turn, in seconds."""
 
-
 Move = Literal["previous", "next", "above", "below", "first", "last"]
 
 SIGN = "┃"

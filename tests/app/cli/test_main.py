@@ -19,7 +19,6 @@ from specchat import __version__
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.methods import known_methods
 from specchat.app.cli import doctor, exit_codes
-from specchat.app.cli.listing import pages
 from specchat.app.cli.oneshot import answer_body
 from specchat.app.cli.options import FLAGS
 from specchat.app.history.store import Store
@@ -122,11 +121,6 @@ def test_locate(call: Call, tmp_path: Path) -> None:
     code, out, _ = call("locate")
     assert code == 0
     assert str(tmp_path / "engine.log") in out
-
-
-def test_the_tables_are_written() -> None:
-    for page, text in pages():
-        assert page.read_text(encoding="utf-8") == text, "write it again: python -m specchat.app.cli.listing"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.keymap import ALL, GROUPS, display, spell
 from specchat.app.tui.actions.complete import parse_command, quoted
-from specchat.app.tui.actions.dispatch import COMMANDS, PAGE, page, parse
+from specchat.app.tui.actions.dispatch import COMMANDS, parse
 from specchat.app.tui.chat.widgets import ChatHeader
 from specchat.app.tui.composer.completion import Completion
 from specchat.app.tui.race.screen import RaceScreen
@@ -122,10 +122,6 @@ async def test_tab_takes_a_name_enter_what_is_typed_and_esc_closes(make_chat: Ma
         await pilot.press("escape", "enter")
         assert not completion.display
         assert box.text == "/", "that is no command yet"
-
-
-def test_the_page_is_what_the_tables_make_it() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python -m specchat.app.tui.actions.dispatch"
 
 
 def test_ids_are_unique_and_every_group_is_told() -> None:

@@ -16,8 +16,8 @@ from textual.events import Key, Paste
 
 from specchat.app.attach.names import format_mention, names_in, offers, open_mention, query_folder
 from specchat.app.history.typed import Typed
-from specchat.app.terminal.editor import editor_command
 from specchat.app.text.cells import FOLDED, enterable
+from specchat.app.tui.actions.editor import editor_command
 from specchat.app.tui.composer.completion import Completion
 from specchat.app.tui.driver import TerminalParser
 from specchat.engine.client import EngineClient
