@@ -46,7 +46,7 @@ class LocalModel:
                 failure(0, error)
 
 
-class Models:
+class ModelTable:
     """Loads and frees models, by key. Every method posts events rather than raising.
 
     Args:

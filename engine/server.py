@@ -43,7 +43,7 @@ from .wire import parse as parse_message
 
 if TYPE_CHECKING:
     from .lanes import Lanes
-    from .models import Models
+    from .models import ModelTable
 
 PARENT_POLL_SECONDS = 0.5
 """Interval of checks whether the parent lives, where the kernel does not report it."""
@@ -67,10 +67,10 @@ class Server:
         die_with_parent()
         # Deferred: everything above has to be up within a tenth of a second, and this imports the decoders.
         from .lanes import Lanes
-        from .models import Models
+        from .models import ModelTable
 
         lanes = Lanes(self._outbox.post)
-        models = Models(self._outbox.post, lanes, self._past, self._cancelled.__contains__)
+        models = ModelTable(self._outbox.post, lanes, self._past, self._cancelled.__contains__)
         while True:
             # One pass at most lies between a command's arrival and its effect.
             if (rest := lanes.rest) == 0 and self._commands.empty():
@@ -96,7 +96,7 @@ class Server:
         # Not sys.exit: it would wait for the main thread, which may be in the middle of a long pass.
         os._exit(0)
 
-    def _serve(self, command: Any, lanes: Lanes, models: Models) -> None:
+    def _serve(self, command: Any, lanes: Lanes, models: ModelTable) -> None:
         answers = models.answers
         match command:
             case Load():
@@ -150,7 +150,7 @@ class Server:
             case _:
                 log(f"ignored a message that is not a command: {command!r}")
 
-    def _start(self, command: Generate, lanes: Lanes, models: Models) -> None:
+    def _start(self, command: Generate, lanes: Lanes, models: ModelTable) -> None:
         if (server := models.server(command.model)) is not None and models.answers is not None:
             models.answers.start(server, command)
             return
@@ -162,11 +162,11 @@ class Server:
         past = self._past.get(model, command.past) if command.past else None
         lanes.start(model, command, drafts, past)
 
-    def _cancel(self, id: int, lanes: Lanes, models: Models) -> None:
+    def _cancel(self, id: int, lanes: Lanes, models: ModelTable) -> None:
         if models.answers is None or not models.answers.cancel(id):
             lanes.cancel(id)
 
-    def _work(self, command: Work, lanes: Lanes, models: Models) -> None:
+    def _work(self, command: Work, lanes: Lanes, models: ModelTable) -> None:
         from .tasks.work import run
 
         def cancelled() -> bool:

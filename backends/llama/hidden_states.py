@@ -92,7 +92,7 @@ class LayerOutputs:
     def __init__(self, taps: Iterable[int], width: int, batch: int) -> None:
         functions = _tensor_functions()
         assert functions is not None  # checked before
-        self._name, self._size, self._copy = functions
+        self._functions = functions
         self._names = {tap: f"l_out-{tap - 1}".encode() for tap in taps}
         self._rows = {name: np.empty((batch, width), np.float32) for name in self._names.values()}
         self._filled = dict.fromkeys(self._rows, 0)
@@ -110,16 +110,17 @@ class LayerOutputs:
 
     def __call__(self, tensor: int, asks: bool, _data: object) -> bool:
         """Tell the scheduler whether a tensor is wanted, and read one that is."""
+        name_of, size_of, copy = self._functions
         if self._offset is None:
-            self._offset = self._name(tensor) - tensor
+            self._offset = name_of(tensor) - tensor
         name = ctypes.string_at(tensor + self._offset)
         if asks or name not in self._rows:
             return name in self._rows
-        rows, done, size = self._rows[name], self._filled[name], self._size(tensor)
+        rows, done, size = self._rows[name], self._filled[name], size_of(tensor)
         count = size // rows[0].nbytes
         # An exception would be lost here: what does not fit is missed by whoever reads it.
         if size % rows[0].nbytes == 0 and done + count <= len(rows):
-            self._copy(tensor, rows[done:].ctypes.data, 0, size)
+            copy(tensor, rows[done:].ctypes.data, 0, size)
             self._filled[name] = done + count
         return True
 

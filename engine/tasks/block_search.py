@@ -62,7 +62,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockSet:
+class ScoredBlocks:
     """Blocks that early exit may leave out."""
 
     skip: str | None
@@ -89,7 +89,7 @@ class FoundBlocks:
     """Tokens of a score."""
     seconds: float = 0.0
     """Time of a pass over one node."""
-    found: Sequence[BlockSet] = ()
+    found: Sequence[ScoredBlocks] = ()
     """The sets on the search's path, the greatest expected speedup first."""
 
 
@@ -393,11 +393,11 @@ def _walk(walk: Walk, costs: Seconds, layers: int) -> None:
     walk.go(frozenset(), units)
 
 
-def _row(candidate: Candidate, costs: Seconds, layers: int) -> BlockSet:
+def _row(candidate: Candidate, costs: Seconds, layers: int) -> ScoredBlocks:
     speedup, tokens = costs.best(candidate, layers)
     first = min(layer for layer, _ in candidate.left_out)
     whole = len(candidate.left_out) == 2 * (layers - first)
-    return BlockSet(
+    return ScoredBlocks(
         layers=first if whole else None,
         skip=None if whole else skip_text(candidate.left_out),
         blocks=2 * layers - len(candidate.left_out),

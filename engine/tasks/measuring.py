@@ -151,11 +151,11 @@ def measure_answer(
 
 
 @dataclass(frozen=True)
-class Proven:
+class MeasuredRounding:
     """The rounding of a model's passes."""
 
     label: str
-    """Of exact methods."""
+    """The label of exact methods."""
     equal: Sequence[int] = ()
     """Sizes of chains with equal bits."""
     measured: int = 0
@@ -166,12 +166,12 @@ class Proven:
     """Whether the load promised more than holds."""
 
 
-def prove(job: TaskContext) -> Proven:
+def prove(job: TaskContext) -> MeasuredRounding:
     """Measure the rounding of the loaded model's passes."""
     model = job.model
     able = model.info.capabilities
     if not able.chain:
-        return Proven(able.identical)
+        return MeasuredRounding(able.identical)
     session = model.open_session(max(CONTEXTS) + 2 * STEPS)
     text = model.proof_ids(max(CONTEXTS) + STEPS + 1)
     done = 0
@@ -188,4 +188,4 @@ def prove(job: TaskContext) -> Proven:
         session.close()
     promised = bool(able.equal) and able.exact
     holds = rounding.exact if able.most is None else rounding.most >= able.most
-    return Proven(able.identical, rounding.equal, rounding.measured, rounding.turned, broken=promised and not holds)
+    return MeasuredRounding(able.identical, rounding.equal, rounding.measured, rounding.turned, broken=promised and not holds)

@@ -67,7 +67,7 @@ class Measured:
     count: int | None = None
     """Tokens, where their ids are unknown."""
     seconds: float
-    """Of the whole answer, prefill included."""
+    """Time of the whole answer, prefill included."""
     cpu_seconds: float = 0.0
     prefill_seconds: float = 0.0
     draft_seconds: float = 0.0

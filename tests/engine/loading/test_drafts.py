@@ -347,11 +347,11 @@ def test_a_gguf_model_needs_no_transformers(tmp_path: Path) -> None:
 import sys
 from specchat.engine.lanes import Lanes
 from specchat.engine.messages import Load, Loaded
-from specchat.engine.models import Models
+from specchat.engine.models import ModelTable
 from specchat.engine.options import ModelSelection
 from specchat.engine.past import PastAnswers
 events = []
-models = Models(events.append, Lanes(events.append), PastAnswers(events.append), lambda id: False)
+models = ModelTable(events.append, Lanes(events.append), PastAnswers(events.append), lambda id: False)
 models.load(Load(1, ModelSelection(sys.argv[1], device="cpu", threads=1)))
 assert isinstance(events[-1], Loaded), events[-1]
 print([name for name in ("transformers", "accelerate") if name in sys.modules])
