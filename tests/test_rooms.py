@@ -16,7 +16,7 @@ PARTS = ("app", "backends", "builtin", "decoders", "engine", "themes", "errors.p
 MOST_FILES = 24
 """Python files in a folder that can still be seen at a glance."""
 
-MOST_LINES = {"app": 24_500, "backends": 17_072, "decoders": 9_120, "engine": 4_343, "benchmarks": 1_776, "tests": 31_457}
+MOST_LINES = {"app": 24_500, "backends": 17_072, "decoders": 9_120, "engine": 4_343, "benchmarks": 1_776, "tests": 31_455}
 """Lines of Python and tcss that a room may have. Make room in it before you add to it."""
 
 

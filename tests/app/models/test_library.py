@@ -32,7 +32,6 @@ from specchat.app.models.rows import all_rows, draft_rows, drafts_alone, drawn
 from specchat.app.models.search import FoundServer, ask, of_model, of_target_alone, server_rows
 from specchat.app.terminal.output import Notes
 from specchat.backends.files.hub import fetch
-from specchat.backends.files.hub_files import INCOMPLETE as PART
 from specchat.backends.files.model_card import Needs, quantization_in, read_card
 from specchat.backends.files.ollama import locate_ollama
 from specchat.backends.files.vocabulary import read_vocabulary
@@ -52,7 +51,7 @@ from ...fakes.engines import wait_until
 from ...fakes.model_servers import serving
 from ...fakes.models.gemma import gemma_file, gemma_folder, write_assistant
 from ...fakes.models.gguf_changes import changed
-from ...fakes.models.hub_server import Hub
+from ...fakes.models.hub_server import Hub, unfinished
 from ...fakes.models.hub_server import serving as serving_hub
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 from ...fakes.models.model_folders import COMMIT, make_home, write_folder, write_gguf, write_ollama
@@ -370,10 +369,10 @@ def test_a_download_that_is_cancelled_leaves_nothing(hub: Hub, tmp_path: Path) -
     downloads = Downloads()
     hub.stall_after = THERE
     downloads.start(Offer("sea/Buoy", "safetensors", "", (), len(WEIGHTS) + 2, weights=len(WEIGHTS), cached=0))
-    wait_until(lambda: hub.stalled.is_set() and any(file.stat().st_size for file in tmp_path.rglob(f"*{PART}")))
+    wait_until(lambda: hub.stalled.is_set() and any(unfinished(tmp_path)))
     downloads.cancel(downloads.all["sea/Buoy"])
     assert not downloads.all
-    wait_until(lambda: not [*tmp_path.rglob(f"*{PART}")])
+    wait_until(lambda: not unfinished(tmp_path))
     assert not downloads.news
 
 

@@ -22,7 +22,7 @@ from specchat.backends.files.hub import fetch, locate, look_up
 from specchat.backends.files.hub_files import INCOMPLETE, chosen
 
 from ...fakes.engines import wait_until
-from ...fakes.models.hub_server import COMMIT, Handler, Hub, serving
+from ...fakes.models.hub_server import COMMIT, Handler, Hub, serving, unfinished
 
 WEIGHTS = bytes(range(256)) * 2000
 FILES = {
@@ -65,11 +65,6 @@ def sends(body: bytes, ending: str = "") -> Callable[[Handler, str], bool]:
         return matching
 
     return fault
-
-
-def parts(tmp_path: Path) -> list[int]:
-    """Sizes of the unfinished files in the cache."""
-    return [file.stat().st_size for file in tmp_path.rglob(f"*{INCOMPLETE}")]
 
 
 def whole(folder: Path) -> bool:
@@ -118,13 +113,13 @@ def test_a_cancel_ends_a_wait_and_leaves_what_is_whole(hub: Hub, tmp_path: Path)
 
     def cancelled() -> bool:
         children.update({*psutil.Process().children()} - before)
-        return hub.stalled.is_set() and len(parts(tmp_path)) == 1 and len([*tmp_path.rglob("snapshots/*/*.json")]) == 2
+        return hub.stalled.is_set() and len(unfinished(tmp_path)) == 1 and len([*tmp_path.rglob("snapshots/*/*.json")]) == 2
 
     with pytest.raises(Cancelled):
         fetch("me/tiny", cancelled=cancelled)
     assert children
     assert not any(child.is_running() for child in children)
-    assert parts(tmp_path) == []
+    assert unfinished(tmp_path) == []
     hub.stall_after = None
     hub.asked = []
     assert whole(fetch("me/tiny"))
@@ -140,7 +135,7 @@ def test_the_process_ends_with_the_one_that_asked(hub: Hub, tmp_path: Path, kill
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as asking:
         try:
             # The last bytes that came may still be in the writer's buffer.
-            wait_until(lambda: hub.stalled.is_set() and len(parts(tmp_path)) == 1 and any(parts(tmp_path)))
+            wait_until(lambda: hub.stalled.is_set() and len(unfinished(tmp_path)) == 1 and any(unfinished(tmp_path)))
             (child,) = psutil.Process(asking.pid).children()
             (asking if killed == "the one that asked" else child).kill()
         except BaseException:
@@ -148,15 +143,15 @@ def test_the_process_ends_with_the_one_that_asked(hub: Hub, tmp_path: Path, kill
             raise
     wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
     if killed == "the one that asked":
-        wait_until(lambda: parts(tmp_path) == [])
+        wait_until(lambda: unfinished(tmp_path) == [])
         return
     # What a process leaves that was killed itself is taken away by the next one, once it has lain for an hour.
     (part,) = tmp_path.rglob(f"*{INCOMPLETE}")
     hub.stall_after = None
-    for age, left in ((0, parts(tmp_path)), (2 * hub_process.STALE_SECONDS, [])):
+    for age, left in ((0, unfinished(tmp_path)), (2 * hub_process.STALE_SECONDS, [])):
         os.utime(part, (time.time() - age,) * 2)
         assert "path" in told()[-1]
-        assert parts(tmp_path) == left
+        assert unfinished(tmp_path) == left
 
 
 def test_without_room_nothing_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from ...fakes.drafters.head_files import write_head
 from ...fakes.drafters.heads import target
 from ...fakes.engines import BareEngine, answer, steps_of
 from ...fakes.models.gguf_changes import changed
-from ...fakes.models.hub_server import Hub, serving
+from ...fakes.models.hub_server import Hub, serving, unfinished
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 from ...fakes.models.llama_tiny import tiny_folder as llama_folder
 from ...fakes.models.model_folders import write_ollama
@@ -300,28 +299,19 @@ def hub_client(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield made
 
 
-def incomplete_bytes(folder: Path) -> int:
-    """Bytes of what is being downloaded; a file gets its own name once it is whole, so it may go meanwhile."""
-    size = 0
-    for file in folder.rglob("*.incomplete"):
-        with suppress(FileNotFoundError):
-            size += file.stat().st_size
-    return size
-
-
 @needs_llama
 def test_a_download_is_cancelled_at_once_and_begins_again(hub_client: EngineClient, hub: Hub, tmp_path: Path) -> None:
     hub.stall_after = 2_000_000
     id = hub_client.load(ModelSelection("sea/Buoy", device="cpu", threads=1))
     deadline = time.monotonic() + DEADLINE_SECONDS
     # Not the reported progress: it comes only a few times a second, and all bytes may come between two reports.
-    while incomplete_bytes(tmp_path) < 1_500_000:
+    while sum(unfinished(tmp_path)) < 1_500_000:
         assert time.monotonic() < deadline
         hub_client.wait(0.05)
     hub_client.cancel(id)
     (failed,) = [event for event in answer(hub_client, id) if isinstance(event, Failed)]
     assert failed.cause == "cancelled"
-    assert incomplete_bytes(tmp_path) == 0
+    assert sum(unfinished(tmp_path)) == 0
     hub.stall_after = None
     hub.asked = []
     events = answer(hub_client, hub_client.load(ModelSelection("sea/Buoy", device="cpu", threads=1)))

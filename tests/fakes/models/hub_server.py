@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from specchat.backends.files.hub_files import INCOMPLETE
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -189,3 +192,14 @@ def serving(cache: Path, monkeypatch: Any) -> Iterator[Hub]:
         hub.stop.set()
         server.shutdown()
         server.server_close()
+
+
+def unfinished(folder: Path) -> list[int]:
+    """Sizes of the unfinished files in a cache; files and folders may go while it is read."""
+    sizes = []
+    for place, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(INCOMPLETE):
+                with suppress(FileNotFoundError):
+                    sizes.append(os.stat(os.path.join(place, name)).st_size)
+    return sizes
