@@ -64,7 +64,7 @@ class Menu(FramedScreen[str]):
         & > Frame { width: 80; max-width: 94%; max-height: 94%; padding: 0 2; }
         &.-beside { align: right middle; background: $background 0%; }
         &.-beside > Frame { width: 48; }
-        & OptionList > .option-list--option { padding: 0 1; }
+        & OptionList { min-height: 1; }  /* without a row its page keys raise */
         & OptionList > .option-list--option-disabled { color: $foreground; background: $surface; }
         & #about { height: 3; margin: 1 1 0 1; }
     }
