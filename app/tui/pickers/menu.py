@@ -49,6 +49,13 @@ class MenuItem:
     """Sentences about it below the list; the detail if empty."""
 
 
+class Choices(OptionList):
+    """Textual's list, whose page keys raise where it has no room."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return bool(self.scrollable_content_region) or not action.startswith("page_")
+
+
 class Menu(FramedScreen[str]):
     """A menu; answers with the id of the chosen item.
 
@@ -64,7 +71,6 @@ class Menu(FramedScreen[str]):
         & > Frame { width: 80; max-width: 94%; max-height: 94%; padding: 0 2; }
         &.-beside { align: right middle; background: $background 0%; }
         &.-beside > Frame { width: 48; }
-        & OptionList { min-height: 1; }  /* without a row its page keys raise */
         & OptionList > .option-list--option-disabled { color: $foreground; background: $surface; }
         & #about { height: 3; margin: 1 1 0 1; }
     }
@@ -86,8 +92,7 @@ class Menu(FramedScreen[str]):
         self._current = current
         self._preview = preview
         self._group_hints = group_hints or {}
-        # Attributes, as a resize may come before the widgets are mounted.
-        self._choices = OptionList()
+        self._choices = Choices()  # an attribute, as a resize may come before the widgets are mounted
         self._about = Static(id="about")
 
     def hints(self) -> Iterator[Hint]:

@@ -18,7 +18,7 @@ from ...settings.keymap import HELP, MOVES, SETUP
 from ...text.cells import fit, one_line
 from ..keys import Hint, bindings_of, hints, pick_bindings
 from ..pickers.framed import FramedScreen
-from ..pickers.menu import PICKS, MenuItem, picks
+from ..pickers.menu import PICKS, Choices, MenuItem, picks
 from .pane import BADGE
 
 WIDTH = 130
@@ -53,7 +53,7 @@ class RaceSetup(FramedScreen[list[str]]):
         # Attributes, as a resize may come before the widgets are mounted, or after they are removed.
         self._quoted = Static(id="race-prompt")
         self._line_up = Static(id="race-line")
-        self._choices = OptionList()
+        self._choices = Choices()
 
     def hints(self) -> tuple[Hint, ...]:
         pick = Hint((), "add or remove a method", picks(len(self.items), PICKS))
