@@ -12,9 +12,6 @@ from typing import Any
 from ..errors import UserError
 from ..plain_file import as_text, read_bytes, read_json
 
-BENCH = "specchat-bench"
-"""Key in the first line of a record of `specchat bench`."""
-
 MOST_BYTES = 500_000_000
 """Size of a file of records, or of a tokenizer, at most."""
 
@@ -72,9 +69,9 @@ def scan_transcripts(path: Path) -> tuple[list[RecordedAnswer], list[str]]:
         except (ValueError, RecursionError) as error:
             problems.append(f"{path}, line {number}, is not JSON: {error}.")
             continue
-        if isinstance(row, dict) and (BENCH in row or "item" in row):
+        if isinstance(row, dict) and "item" in row:
             item = str(row.get("item"))
-            if BENCH in row or row.get("error") or item in measured:
+            if row.get("error") or item in measured:
                 continue
             measured.add(item)
         transcripts = records_of(row, number)

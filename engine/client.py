@@ -42,7 +42,7 @@ from .wire import dump, parse
 QUIT_SECONDS = 1.0
 """Time that `close` gives the engine to end on its own."""
 
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 10.0
 """Time after a Cancel from which on a second one ends the process, which may hang in a chat template or a library."""
 
 
@@ -55,9 +55,10 @@ class EngineClient:
     Generate starts a new process; before a Generate the last model is loaded again (its events carry the id of its Load).
     """
 
-    def __init__(self, *, log: Path | None = None) -> None:
+    def __init__(self, *, log: Path | None = None, patience: float = PATIENCE_SECONDS) -> None:
         """Make a client without a process; `log` is the engine's log file, None for the usual one."""
         self._log = log
+        self._patience = patience
         self._ids = itertools.count(1)
         self._events: deque[Event] = deque()
         self._changed = threading.Condition()
@@ -216,7 +217,7 @@ class EngineClient:
                 self._running[command.id] = command
             if self._process is not None and isinstance(command, Cancel) and command.id in self._running:
                 waited = time.monotonic() - self._cancelled.setdefault(command.id, time.monotonic())
-                if waited >= PATIENCE_SECONDS:
+                if waited >= self._patience:
                     self._stuck = True
                     self._process.kill()
             return self._process

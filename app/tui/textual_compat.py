@@ -25,7 +25,7 @@ PRIVATE: dict[type, tuple[str, ...]] = {
     Input: ("_on_key",),
     LinuxDriver: ("_debug", "_disable_mouse_support", "_file", "_loop", "_mouse_pixels", "_writer_thread"),
     ScrollView: ("_vertical_scrollbar",),
-    TextArea: ("_bindings", "_on_click", "_on_key", "_on_paste", "_replace_via_keyboard"),
+    TextArea: ("_bindings", "_on_key", "_on_paste", "_replace_via_keyboard"),
     Widget: ("_get_style",),
     XTermParser: ("_sequence_to_key_events",),
 }

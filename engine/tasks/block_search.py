@@ -87,8 +87,6 @@ class FoundBlocks:
     answers: int
     positions: int = 0
     """Tokens of a score."""
-    seconds: float = 0.0
-    """Time of a pass over one node."""
     found: Sequence[ScoredBlocks] = ()
     """The sets on the search's path, the greatest expected speedup first."""
 
@@ -375,7 +373,6 @@ def find_blocks(
         session.close()
     result.passes += budgeted.passes
     if costs is not None:
-        result.seconds = costs.full
         rows = [_row(candidate, costs, layers) for candidate in walk.path.values()]
         result.found = sorted(rows, key=lambda row: (-row.speedup, row.blocks))
     return result

@@ -210,7 +210,7 @@ def test_a_closed_pipe_ends_quietly(env: dict[str, str], model: str, command: li
 
 
 def test_a_command_line_is_utf_8_and_other_bytes_become_a_mark(env: dict[str, str], model: str, tmp_path: Path) -> None:
-    """In the locale C, as in most containers."""
+    """Run in the locale C, as most containers do."""
     (tmp_path / "Grüße.txt").write_text("Äpfel", encoding="utf-8")
     done = subprocess.run(
         [*SPECCHAT, "run", "--model", model, "-f", str(tmp_path / "Grüße.txt"), "grün ✓ gr\udcfcn"],

@@ -28,5 +28,5 @@ def engine(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture
 def client(log: Path) -> Iterator[EngineClient]:
-    with EngineClient(log=log) as client:
+    with EngineClient(log=log, patience=3) as client:
         yield client

@@ -284,18 +284,12 @@ class Retries:
 
     @runs(actions.VARIANT_BEFORE, -1)
     @runs(actions.VARIANT_AFTER, 1)
-    def turn(self, step: int, index: int | None = None) -> None:
-        """Show another variant of the entry at `index`, else of the marked one, else of the last one with variants.
-
-        Args:
-            step: −1 for the previous variant, 1 for the next, cyclically.
-            index: of the entry in the transcript.
-        """
+    def turn(self, step: int) -> None:
+        """Show the previous variant (`step` −1) or the next (1) of the marked entry, else of the last one with variants."""
         self.host.dialogue.must_be_idle("look at the other variants")
         transcript, view = self.host.dialogue.transcript, self.host.view
         entries = transcript.entries
-        if index is None:
-            index = self._entry_with_variants()
+        index = self._entry_with_variants()
         fork = transcript.fork_of(index) if index is not None else None
         if index is None or fork is None:
             raise NotPossible("There are no other variants here. Edit a message or retry an answer to make one.")

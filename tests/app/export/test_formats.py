@@ -345,7 +345,7 @@ SPOILT: dict[str, Callable[[Any], object]] = {
     "entries[1]: invalid literal": lambda d: d["entries"][1].update(pieces={"x": "y"}),
     "'tokens'": lambda d: d["entries"][1]["figures"].pop("tokens"),
 }
-"""What an error names → a change of a saved chat that leads to it."""
+"""Words of an error → a change of a saved chat that leads to it."""
 
 
 @pytest.mark.parametrize("words", SPOILT)

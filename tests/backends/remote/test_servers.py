@@ -172,7 +172,7 @@ def test_a_request_for_an_answer_is_sent_once() -> None:
 
 @pytest.mark.parametrize("status", [200, 402])
 def test_a_packed_body_is_read(status: int) -> None:
-    """Nothing asks for it, but proxies do it all the same."""
+    """Read a body that a proxy packed although nothing asked for it."""
     body = ANSWER if status == 200 else b'{"error": "gone"}'
     headers = {"Content-Encoding": "gzip", "Content-Type": "text/event-stream"}
     heard, _ = hear(lambda _: (status, ScriptedBody(gzip.compress(body)), headers), CHAT)

@@ -22,7 +22,7 @@ CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n```\n\nOr:\n\n```sh\nm
 async def test_answers_blocks_and_marked_messages_are_copied(
     make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In turn, since the tool works in the background."""
+    """Wait for each copy, as the tool works in the background."""
     copies: list[str] = []
 
     def copy(text: str) -> str:
